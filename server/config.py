@@ -1,0 +1,161 @@
+"""Settings: read once from environment variables into one frozen object, validated before anything starts.
+
+No other module reads environment variables for configuration. A bad value raises `SettingsError`, whose
+text names the variable, the value and what is allowed.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, cast
+
+EvaluatorKind = Literal["auto", "gpu", "cpu", "mock"]
+RewardKind = Literal["speedup", "roofline"]
+
+
+class SettingsError(ValueError):
+    """A setting has a value that is not allowed."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Every knob of the server. Durations are seconds, sizes bytes.
+
+    `tasks` lists sources in order: `embedded`, `kernelbench` (needs `kernelbench_dir`), `huggingface`,
+    or the path of a task file or folder.
+    """
+
+    evaluator: EvaluatorKind = "auto"
+    gpus: tuple[str, ...] = ()
+    tasks: tuple[str, ...] = ("embedded",)
+    kernelbench_dir: Path | None = None
+    max_turns: int = 4
+    max_sessions: int = 64
+    eval_log: Path | None = None
+    reward: RewardKind = "speedup"
+    roofline_reject: float = 0.8
+    host: str = "127.0.0.1"
+    port: int = 8000
+    token: str = field(default="", repr=False)
+    web: bool = False
+    resume_s: float = 300.0
+    trials: int = 5
+    atol: float = 1e-2
+    rtol: float = 1e-2
+    max_code_bytes: int = 256 * 1024
+    step_timeout_s: float = 900.0
+    build_timeout_s: float = 240.0
+    correctness_timeout_s: float = 120.0
+    timing_timeout_s: float = 120.0
+    timing_budget_s: float = 2.0
+    ping_interval_s: float = 20.0
+    ping_timeout_s: float = 300.0
+
+    @classmethod
+    def from_env(cls, environ: Mapping[str, str] | None = None) -> Settings:
+        """Read `KERNELBENCH_DIR` and `KERNEL_ENV_*`; raises `SettingsError` on the first bad value."""
+        env = _Reader(os.environ if environ is None else environ)
+        kernelbench = env.path("KERNELBENCH_DIR", must_be="folder")
+        default_tasks = ("kernelbench",) if kernelbench else ("embedded",)
+        return cls(
+            evaluator=cast(
+                EvaluatorKind, env.choice("KERNEL_ENV_EVALUATOR", ("auto", "gpu", "cpu", "mock"), "auto")
+            ),
+            gpus=env.gpus("KERNEL_ENV_GPUS"),
+            tasks=env.names("KERNEL_ENV_TASKS", default_tasks),
+            kernelbench_dir=kernelbench,
+            max_turns=env.integer("KERNEL_ENV_MAX_TURNS", cls.max_turns, 1, 1000),
+            max_sessions=env.integer("KERNEL_ENV_MAX_SESSIONS", cls.max_sessions, 1, 100_000),
+            eval_log=env.path("KERNEL_ENV_EVAL_LOG"),
+            reward=cast(RewardKind, env.choice("KERNEL_ENV_REWARD", ("speedup", "roofline"), "speedup")),
+            roofline_reject=env.number("KERNEL_ENV_ROOFLINE_REJECT", cls.roofline_reject, 0.0, 1.0),
+            host=env.text("KERNEL_ENV_HOST", cls.host),
+            port=env.integer("KERNEL_ENV_PORT", cls.port, 0, 65535),
+            token=env.text("KERNEL_ENV_TOKEN", ""),
+            web=env.flag("ENABLE_WEB_INTERFACE", False),
+            resume_s=env.number("KERNEL_ENV_RESUME_S", cls.resume_s, 0.0, 86_400.0),
+            trials=env.integer("KERNEL_ENV_TRIALS", cls.trials, 1, 100),
+            atol=env.number("KERNEL_ENV_ATOL", cls.atol, 0.0, 1.0),
+            rtol=env.number("KERNEL_ENV_RTOL", cls.rtol, 0.0, 1.0),
+            max_code_bytes=env.integer("KERNEL_ENV_MAX_CODE_BYTES", cls.max_code_bytes, 1024, 1 << 20),
+            step_timeout_s=env.number("KERNEL_ENV_STEP_TIMEOUT_S", cls.step_timeout_s, 1.0, 86_400.0),
+            build_timeout_s=env.number("KERNEL_ENV_BUILD_TIMEOUT_S", cls.build_timeout_s, 1.0, 3600.0),
+            correctness_timeout_s=env.number(
+                "KERNEL_ENV_CORRECTNESS_TIMEOUT_S", cls.correctness_timeout_s, 1.0, 3600.0
+            ),
+            timing_timeout_s=env.number("KERNEL_ENV_TIMING_TIMEOUT_S", cls.timing_timeout_s, 1.0, 3600.0),
+            timing_budget_s=env.number("KERNEL_ENV_TIMING_BUDGET_S", cls.timing_budget_s, 0.05, 600.0),
+            ping_interval_s=env.number("KERNEL_ENV_PING_INTERVAL_S", cls.ping_interval_s, 0.0, 3600.0),
+            ping_timeout_s=env.number("KERNEL_ENV_PING_TIMEOUT_S", cls.ping_timeout_s, 1.0, 3600.0),
+        )
+
+
+class _Reader:
+    """Parses one variable at a time; an empty string counts as unset."""
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self._environ = environ
+
+    def text(self, name: str, default: str) -> str:
+        return self._environ.get(name, "").strip() or default
+
+    def choice(self, name: str, allowed: tuple[str, ...], default: str) -> str:
+        value = self.text(name, default)
+        if value not in allowed:
+            raise SettingsError(f"{name}={value!r} is not allowed; use one of: {', '.join(allowed)}")
+        return value
+
+    def integer(self, name: str, default: int, low: int, high: int) -> int:
+        raw = self.text(name, str(default))
+        try:
+            value = int(raw)
+        except ValueError:
+            value = low - 1
+        if not low <= value <= high:
+            raise SettingsError(f"{name}={raw!r} is not allowed; use a whole number from {low} to {high}")
+        return value
+
+    def number(self, name: str, default: float, low: float, high: float) -> float:
+        raw = self.text(name, str(default))
+        try:
+            value = float(raw)
+        except ValueError:
+            value = math.nan
+        if not low <= value <= high:
+            raise SettingsError(f"{name}={raw!r} is not allowed; use a number from {low:g} to {high:g}")
+        return value
+
+    def flag(self, name: str, default: bool) -> bool:
+        raw = self.text(name, "true" if default else "false").lower()
+        if raw not in ("true", "1", "yes", "false", "0", "no"):
+            raise SettingsError(f"{name}={raw!r} is not allowed; use true or false")
+        return raw in ("true", "1", "yes")
+
+    def names(self, name: str, default: tuple[str, ...]) -> tuple[str, ...]:
+        raw = self.text(name, "")
+        return tuple(part.strip() for part in raw.split(",") if part.strip()) or default
+
+    def gpus(self, name: str) -> tuple[str, ...]:
+        parts = self.names(name, ())
+        for part in parts:
+            if not (part.isdigit() or part.startswith("GPU-")):
+                raise SettingsError(
+                    f"{name}={self.text(name, '')!r} is not allowed; use a comma list of device indices"
+                    " or GPU- UUIDs, such as 0,1"
+                )
+        if len(set(parts)) != len(parts):
+            raise SettingsError(f"{name}={self.text(name, '')!r} names a device twice")
+        return parts
+
+    def path(self, name: str, must_be: Literal["folder"] | None = None) -> Path | None:
+        raw = self.text(name, "")
+        if not raw:
+            return None
+        path = Path(raw).expanduser()
+        if must_be == "folder" and not path.is_dir():
+            raise SettingsError(f"{name}={raw!r} is not a folder")
+        return path

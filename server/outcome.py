@@ -1,0 +1,183 @@
+"""The result of an evaluation: a closed, frozen set of outcomes, and the facts that go with each.
+
+Each outcome knows the `stage` it was reached in and whether the submission is `correct`. Outcomes are
+produced by trusted processes only; a candidate contributes text (capped) and nothing else. No class is
+ever derived from the wording of a message.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Stage = Literal["format", "compile", "correctness", "timing", "passed", "infrastructure"]
+
+
+class Fact(BaseModel):
+    """Base of every record that crosses a process boundary: frozen, no unknown fields."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Timing(Fact):
+    """Measured side by side, in milliseconds a call (medians).
+
+    `clock` says whose clock decided: `events` (CUDA events, bounded by the judge's clock), `wall`
+    (per-call wall clock, bounded likewise), or `judge` (the judge's own clock, where the claimed
+    times could not be true). `low` and `high` bound the speedup (95 %).
+    """
+
+    runtime_ms: float
+    ref_runtime_ms: float
+    speedup: float
+    low: float
+    high: float
+    samples: int
+    clock: Literal["events", "wall", "judge", "mock"]
+
+
+class Roofline(Fact):
+    """Speed of light of the task on this device; see `roofline`."""
+
+    bound: Literal["compute", "memory"]
+    arithmetic_intensity: float
+    t_min_ms: float
+
+
+class Rejected(Fact):
+    """Refused for what it is: by the static checks (`rule`) or by the dispatch guard (`rule` = "guard")."""
+
+    kind: Literal["rejected"] = "rejected"
+    rule: str
+    message: str
+    stage: Literal["format"] = "format"
+
+
+class BuildFailed(Fact):
+    """The source does not import, or a compiler refused it. Line numbers are the submission's own."""
+
+    kind: Literal["build_failed"] = "build_failed"
+    message: str
+    stage: Literal["compile"] = "compile"
+
+
+class Raised(Fact):
+    """The candidate raised a Python exception while constructing `ModelNew` or in `forward`."""
+
+    kind: Literal["raised"] = "raised"
+    stage: Literal["compile", "correctness", "timing"]
+    message: str
+
+
+class Crashed(Fact):
+    """The candidate's process died: by `signal` (e.g. "SIGSEGV"), or by exiting with `exit_code`."""
+
+    kind: Literal["crashed"] = "crashed"
+    stage: Literal["compile", "correctness", "timing"]
+    signal: str | None = None
+    exit_code: int | None = None
+    message: str = ""
+
+
+class TimedOut(Fact):
+    """The candidate was ended at the deadline of `stage`, after `seconds`."""
+
+    kind: Literal["timed_out"] = "timed_out"
+    stage: Literal["compile", "correctness", "timing"]
+    seconds: float
+    message: str = ""
+
+
+class OutOfMemory(Fact):
+    """The candidate ran out of device or host memory where the reference fits."""
+
+    kind: Literal["out_of_memory"] = "out_of_memory"
+    stage: Literal["compile", "correctness", "timing"]
+    message: str
+
+
+class WrongOutput(Fact):
+    """Built and ran, but the result is not the reference's (shape, dtype, values, type, mutation of inputs)."""
+
+    kind: Literal["wrong_output"] = "wrong_output"
+    stage: Literal["correctness", "timing"] = "correctness"
+    message: str
+    trial: int | None = None
+
+
+class Passed(Fact):
+    """Correct on every trial. `timing` is None where the device cannot time it; `note` then says why."""
+
+    kind: Literal["passed"] = "passed"
+    timing: Timing | None = None
+    roofline: Roofline | None = None
+    note: str = ""
+    stage: Literal["passed"] = "passed"
+
+
+class Infrastructure(Fact):
+    """The fault is ours (judge, zygote, worker, device, task): says nothing about the submission."""
+
+    kind: Literal["infrastructure"] = "infrastructure"
+    message: str
+    retryable: bool = True
+    stage: Literal["infrastructure"] = "infrastructure"
+
+
+Outcome = Annotated[
+    Rejected
+    | BuildFailed
+    | Raised
+    | Crashed
+    | TimedOut
+    | OutOfMemory
+    | WrongOutput
+    | Passed
+    | Infrastructure,
+    Field(discriminator="kind"),
+]
+
+
+class Device(Fact):
+    """What evaluates: `kind` "cuda" | "cpu" | "mock", its name, and how submissions in each language run."""
+
+    kind: Literal["cuda", "cpu", "mock"]
+    name: str
+    index: str = "0"
+    capability: str | None = None
+    memory_bytes: int | None = None
+    versions: dict[str, str] = Field(default_factory=dict)
+
+
+class TaskSource(Fact):
+    """A task as the evaluator needs it: KernelBench's form (`Model`, `get_inputs`, `get_init_inputs`)."""
+
+    id: str
+    source: str
+    hash: str
+
+
+class EvaluationRequest(Fact):
+    """One submission to evaluate. `budget_s` counts from arrival at the pool, queueing included."""
+
+    id: str
+    task: TaskSource
+    language: Literal["triton", "cuda", "cpp"]
+    code: str
+    budget_s: float
+
+
+class Evaluation(Fact):
+    """An outcome with where, on what and how long: enough to rebuild the reward offline.
+
+    `durations` maps stage names (queue, checks, build, candidate, correctness, timing) to seconds.
+    `seeds_digest` identifies the secret seeds without revealing them.
+    """
+
+    outcome: Outcome
+    device: Device
+    durations: dict[str, float] = Field(default_factory=dict)
+    task_hash: str = ""
+    code_hash: str = ""
+    seeds_digest: str = ""

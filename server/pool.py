@@ -1,0 +1,31 @@
+"""The interface between the server and whatever evaluates: `Pool`.
+
+A pool takes an `EvaluationRequest` and returns exactly one `Evaluation`. It never raises for anything a
+submission does, nor for faults of its own: those are `Infrastructure` outcomes, retried once inside the
+pool where that can help. Cancelling the awaiting task abandons the evaluation: its queued work is dropped
+and its running candidate ended within a second. It does not know sessions, rewards or openenv.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from .outcome import Device, Evaluation, EvaluationRequest
+
+
+class Pool(Protocol):
+    """`local`: workers on this host. Others (ray, modal) implement the same contract."""
+
+    async def start(self) -> None:
+        """Begin starting the workers; returns at once."""
+
+    async def ready(self, timeout_s: float) -> Device | None:
+        """Wait until a device can evaluate; the device, or None when the bound passes or all have failed."""
+
+    async def evaluate(self, request: EvaluationRequest) -> Evaluation: ...
+
+    def health(self) -> dict[str, Any]:
+        """JSON-able: `state` ("starting" | "ready" | "failed"), `devices`, `queued`, `running`, `message`."""
+
+    async def close(self) -> None:
+        """End every process this pool started; idempotent and bounded."""
