@@ -1,0 +1,135 @@
+"""Memory that judge and candidate share: host pages (memfd) or device memory (CUDA IPC).
+
+The judge creates a region and hands out its handle; the candidate opens it. A region is plain bytes:
+shapes and dtypes come from the judge's layouts. Invariants: host regions are sealed against resizing, so
+that a candidate can't make the judge fault; device regions fill whole 2 MiB granules, so that a handle never
+exposes a neighbour. Imports torch; used by judge and candidate only.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import mmap
+import os
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+ALIGNMENT = 256
+_GRANULE = 2 << 20
+_SEALS = 0x0001 | 0x0002 | 0x0004  # F_SEAL_SEAL, F_SEAL_SHRINK, F_SEAL_GROW (linux/fcntl.h)
+_F_ADD_SEALS = 1033
+
+
+class MemoryFault(RuntimeError):
+    """Shared memory could not be made or opened; `exhausted` tells a lack of memory from other faults."""
+
+    def __init__(self, message: str, exhausted: bool = False) -> None:
+        super().__init__(message)
+        self.exhausted = exhausted
+
+
+@dataclass
+class Region:
+    """Shared bytes. `data` is a flat uint8 tensor over them; `handle` and `fds` are what a peer needs."""
+
+    data: torch.Tensor
+    handle: dict[str, Any]
+    fds: tuple[int, ...]
+    pointer: int = 0
+
+    def typed(self, offset: int, count: int, dtype: torch.dtype) -> torch.Tensor:
+        """A flat view of `count` elements of `dtype` at a byte `offset`."""
+        return self.data[offset : offset + count * dtype.itemsize].view(dtype)
+
+    def close(self) -> None:
+        """Give the memory back; views of it must be gone."""
+        self.data = torch.empty(0, dtype=torch.uint8)
+        for fd in self.fds:
+            os.close(fd)
+        self.fds = ()
+        if self.pointer:
+            _check(_cuda().cuMemFree_v2(ctypes.c_uint64(self.pointer)), "cuMemFree")
+            self.pointer = 0
+
+
+def create(size: int, device: torch.device) -> Region:
+    """A new region of at least `size` bytes on `device`; raises `MemoryFault`."""
+    size = max(size, ALIGNMENT)
+    return _create_device(size, device) if device.type == "cuda" else _create_host(size)
+
+
+def open_region(handle: dict[str, Any], fds: list[int], device: torch.device) -> Region:
+    """The candidate's side: map what the judge created."""
+    size = int(handle["size"])
+    if device.type == "cuda":
+        raw = (ctypes.c_char * 64).from_buffer_copy(bytes.fromhex(handle["ipc"]))
+        pointer = ctypes.c_uint64()
+        _check(_cuda().cuIpcOpenMemHandle_v2(ctypes.byref(pointer), raw, 1), "cuIpcOpenMemHandle")
+        return Region(_wrap(pointer.value, size, device), handle, ())
+    fd = fds.pop(0)
+    pages = mmap.mmap(fd, size)
+    os.close(fd)
+    return Region(torch.frombuffer(pages, dtype=torch.uint8), handle, ())
+
+
+def _create_host(size: int) -> Region:
+    fd = os.memfd_create("kernel_env", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    try:
+        os.posix_fallocate(fd, 0, size)
+        fcntl.fcntl(fd, _F_ADD_SEALS, _SEALS)
+        pages = mmap.mmap(fd, size)
+    except OSError as error:
+        os.close(fd)
+        raise MemoryFault(f"host memory for {size} bytes: {error.strerror}", exhausted=True) from error
+    return Region(torch.frombuffer(pages, dtype=torch.uint8), {"size": size}, (fd,))
+
+
+def _create_device(size: int, device: torch.device) -> Region:
+    size = -(-size // _GRANULE) * _GRANULE
+    torch.cuda.synchronize(device)
+    pointer = ctypes.c_uint64()
+    code = _cuda().cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(size))
+    if code == 2:
+        torch.cuda.empty_cache()
+        code = _cuda().cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(size))
+    _check(code, f"device memory for {size} bytes")
+    raw = (ctypes.c_char * 64)()
+    _check(_cuda().cuIpcGetMemHandle(raw, pointer), "cuIpcGetMemHandle")
+    handle = {"size": size, "ipc": bytes(raw).hex()}
+    return Region(_wrap(pointer.value, size, device), handle, (), pointer.value)
+
+
+class _Pointer:
+    """Device memory as numba's `__cuda_array_interface__` (version 3), which torch adopts without a copy."""
+
+    def __init__(self, pointer: int, size: int) -> None:
+        self.__cuda_array_interface__ = {
+            "shape": (size,),
+            "typestr": "|u1",
+            "data": (pointer, False),
+            "version": 3,
+            "strides": None,
+        }
+
+
+def _wrap(pointer: int, size: int, device: torch.device) -> torch.Tensor:
+    return torch.as_tensor(_Pointer(pointer, size), device=device)
+
+
+_driver: ctypes.CDLL | None = None
+
+
+def _cuda() -> ctypes.CDLL:
+    """The CUDA driver, whose calls act on the context that torch has made current on this thread."""
+    global _driver
+    if _driver is None:
+        _driver = ctypes.CDLL("libcuda.so.1")
+    return _driver
+
+
+def _check(code: int, what: str) -> None:
+    if code:
+        raise MemoryFault(f"{what}: CUDA driver error {code}", exhausted=code == 2)
