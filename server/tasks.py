@@ -1,0 +1,200 @@
+"""Tasks: reference programs in KernelBench's form, found by id, split in train and eval, picked by seed.
+
+A text is a usable task when it parses and defines `Model`, `get_inputs` and `get_init_inputs` at module
+level; otherwise it is listed with its fault and the others work. Texts are parsed, never run: no torch.
+The split of a task follows from its id alone (see `split_of`); the pick of a seed follows from the seed
+and the usable ids alone. Both are the same on any machine.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import re
+import secrets
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Literal, get_args
+
+from .config import Settings
+from .task_sources import SourceError, TaskError, TaskText, read
+from .task_syntax import fault_of
+
+__all__ = [
+    "BrokenTaskError",
+    "DuplicateTaskError",
+    "SourceError",
+    "SplitError",
+    "Task",
+    "TaskError",
+    "TaskSet",
+    "UnknownTaskError",
+    "split_of",
+]
+
+Split = Literal["train", "eval"]
+SPLITS: tuple[str, ...] = get_args(Split)
+EVAL_ONE_IN = 5
+
+_NUMBERED = re.compile(r"([A-Za-z]{0,8})(\d{1,9})(?:_.*)?", re.DOTALL)
+
+
+class UnknownTaskError(TaskError):
+    """No task has this id."""
+
+
+class BrokenTaskError(TaskError):
+    """The task exists but cannot be used."""
+
+
+class DuplicateTaskError(TaskError):
+    """Two texts claim one id."""
+
+
+class SplitError(TaskError):
+    """The split does not exist, or holds no usable task."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """One task. `hash` is the first 16 hex digits of the sha256 of its text; `fault` is None when usable."""
+
+    id: str
+    level: int
+    name: str
+    source: str
+    hash: str
+    origin: str
+    split: Split
+    fault: str | None = None
+
+
+class TaskSet:
+    """The tasks of a server, in natural order: level, then number, then name. Immutable."""
+
+    def __init__(self, tasks: Iterable[Task]) -> None:
+        """Raises `DuplicateTaskError` when two tasks share an id."""
+        self._tasks: dict[str, Task] = {}
+        for task in sorted(tasks, key=_natural):
+            known = self._tasks.setdefault(task.id, task)
+            if known is not task:
+                raise DuplicateTaskError(
+                    f"two tasks have the id {task.id!r}: {known.origin} and {task.origin}; rename one"
+                    " or leave one source out of KERNEL_ENV_TASKS"
+                )
+
+    @classmethod
+    def load(cls, settings: Settings) -> TaskSet:
+        """Read the sources that `settings.tasks` names; raises `SourceError`, `DuplicateTaskError`."""
+        return cls(_task(text) for text in read(settings))
+
+    @property
+    def digest(self) -> str:
+        """Identifies the set: 16 hex digits over every id and hash."""
+        lines = "".join(f"{task.id} {task.hash}\n" for task in self._tasks.values())
+        return _hex(lines)[:16]
+
+    def all(self) -> tuple[Task, ...]:
+        """Every task, broken ones included."""
+        return tuple(self._tasks.values())
+
+    def ids(self, split: str | None = None) -> tuple[str, ...]:
+        """Ids of the usable tasks, of one split when given; raises `SplitError` for an unknown split."""
+        if split is not None and split not in SPLITS:
+            raise SplitError(f"unknown split {_short(split)}; use one of: {', '.join(SPLITS)}")
+        return tuple(
+            task.id for task in self._tasks.values() if not task.fault and split in (None, task.split)
+        )
+
+    def get(self, task_id: str) -> Task:
+        """The usable task of this id; raises `UnknownTaskError` or `BrokenTaskError`."""
+        task = self._tasks.get(task_id)
+        if task is None:
+            raise UnknownTaskError(self._unknown(task_id))
+        if task.fault:
+            raise BrokenTaskError(f"the task {task_id!r} is broken: {task.fault}")
+        return task
+
+    def pick(self, seed: int | None, split: str) -> Task:
+        """The task of a seed: a random one when None; raises `SplitError`.
+
+        The seed ranks the ids by a hash and takes the first, so a task that is added changes the pick of
+        those seeds alone that now pick it.
+        """
+        ids = self.ids(split)
+        if not ids:
+            raise SplitError(self._empty(split))
+        if seed is None:
+            return self._tasks[secrets.choice(ids)]
+        return self._tasks[min(ids, key=lambda task_id: _hex(f"{seed}\n{task_id}"))]
+
+    def with_faults(self, faults: Mapping[str, str]) -> TaskSet:
+        """The same set with further tasks marked as broken: id to reason. Unknown ids are ignored."""
+        return TaskSet(
+            replace(task, fault=task.fault or faults.get(task.id)) for task in self._tasks.values()
+        )
+
+    def _unknown(self, task_id: str) -> str:
+        wanted = task_id.lower()
+        names = {known.lower(): known for known in self._tasks}
+        close = [known for low, known in names.items() if wanted and low.rpartition("/")[2] == wanted]
+        close += [names[low] for low in difflib.get_close_matches(wanted[:200], names, n=3, cutoff=0.6)]
+        hint = f"did you mean {' or '.join(dict.fromkeys(close))}? " if close else ""
+        return (
+            f"unknown task {_short(task_id)}; {hint}`kernel-env tasks list` shows all {len(self.ids())},"
+            f" such as {', '.join(self.ids()[:3])}"
+        )
+
+    def _empty(self, split: str) -> str:
+        filled = [name for name in SPLITS if self.ids(name)]
+        if not filled:
+            return f"no usable task at all; {len(self._tasks)} are broken, see `kernel-env tasks list`"
+        return f"the split {split!r} holds no usable task of this task set; use {' or '.join(filled)}"
+
+
+def split_of(task_id: str) -> Split:
+    """The split of a task, from its id alone; one task in five is `eval`.
+
+    Numbered tasks (`19_ReLU`, `e07_LayerNorm`) are taken in blocks of five consecutive numbers of a level,
+    and a hash of the block says which of the five is `eval`: so both splits occur in every level that holds
+    a whole block. Other ids are hashed themselves.
+    """
+    level, _, name = task_id.rpartition("/")
+    match = _NUMBERED.fullmatch(name)
+    if match:
+        block, place = divmod(int(match[2]) - 1, EVAL_ONE_IN)
+        chosen = _number(f"{level}/{match[1]}{block}") == place
+    else:
+        chosen = _number(task_id) == 0
+    return "eval" if chosen else "train"
+
+
+def _task(text: TaskText) -> Task:
+    return Task(
+        id=text.id,
+        level=text.level,
+        name=text.name,
+        source=text.source,
+        hash=_hex(text.source)[:16],
+        origin=text.origin,
+        split=split_of(text.id),
+        fault=text.fault or fault_of(text.source),
+    )
+
+
+def _natural(task: Task) -> tuple[int, str, int, str, str]:
+    match = _NUMBERED.fullmatch(task.name)
+    prefix, number = (match[1], int(match[2])) if match else (task.name, 0)
+    return task.level, prefix, number, task.name, task.id
+
+
+def _hex(text: str) -> str:
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
+
+
+def _number(text: str) -> int:
+    return int(_hex(text), 16) % EVAL_ONE_IN
+
+
+def _short(text: str) -> str:
+    return repr(text if len(text) <= 80 else text[:77] + "...")
