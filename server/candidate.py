@@ -1,0 +1,248 @@
+"""The process that runs a submission. Single-use; holds nothing worth stealing; its word is a hint.
+
+Forked from the zygote, it confines itself, then serves the judge's requests over one link until the link
+closes: open the shared memory, import, construct, run a trial, run a timed block. Expected values, seeds,
+comparison, clock and verdict are elsewhere. It reports what went wrong as a kind from a closed set and a
+capped text. A build child is the same process without a device: it only imports.
+"""
+
+from __future__ import annotations
+
+import base64
+import importlib.util
+import os
+import pickle
+import random
+import socket
+import sys
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from . import trace
+from .frames import TRUSTED_CAP, FrameError, Peer
+from .guard import DispatchGuard, GuardViolation, forbid_graphs
+from .laps import Stopwatch
+from .layout import Slot, dtype_name, flatten, load, unflatten
+from .memory import Region, open_region
+from .preload import CompilerError, triton_errors
+from .sandbox import confine
+
+
+class OutputError(Exception):
+    """What `forward` returned is not what the reference returns in kind, shape, dtype or device."""
+
+
+class Candidate:
+    """The submission's side of the link; each `on_*` method answers one request."""
+
+    def __init__(self, peer: Peer, path: str, device: torch.device) -> None:
+        self._peer = peer
+        self._path = path
+        self._device = device
+        self._guard = DispatchGuard(device)
+        self._stopwatch = Stopwatch(device)
+        self._region: Region | None = None
+        self._module: ModuleType | None = None
+        self._model: Any = None
+
+    def serve(self) -> None:
+        """Answer requests until the judge closes the link."""
+        while True:
+            try:
+                request, fds = self._peer.receive_with_fds()
+            except FrameError:
+                return
+            handler: Callable[[dict[str, Any], list[int]], dict[str, Any]] = getattr(self, f"on_{request['op']}")
+            self._peer.send(self._attempt(handler, request, fds))
+
+    def _attempt(
+        self,
+        handler: Callable[[dict[str, Any], list[int]], dict[str, Any]],
+        request: dict[str, Any],
+        fds: list[int],
+    ) -> dict[str, Any]:
+        try:
+            reply = handler(request, fds)
+        except BaseException as error:  # the one boundary round the submission: it may raise anything
+            reply = self._failure(error)
+        if self._guard.violations:
+            return {"error": "violation", "message": trace.clip("; ".join(self._guard.violations))}
+        return reply
+
+    def _failure(self, error: BaseException) -> dict[str, Any]:
+        kind = "raised"
+        message = trace.describe(error, self._path)
+        if isinstance(error, OutputError):
+            kind, message = "output", str(error)
+        elif isinstance(error, CompilerError):
+            kind, message = "build", trace.compiler_errors(str(error))
+        elif isinstance(error, triton_errors()):
+            kind = "build"
+        elif isinstance(error, (torch.OutOfMemoryError, MemoryError)):
+            kind = "memory"
+        elif isinstance(error, GuardViolation):
+            kind = "violation"
+        return {"error": kind, "message": message}
+
+    def on_open(self, request: dict[str, Any], fds: list[int]) -> dict[str, Any]:
+        self._region = open_region(request["handle"], fds, self._device)
+        return {}
+
+    def on_import(self, request: dict[str, Any], fds: list[int]) -> dict[str, Any]:
+        self._module = load_submission(self._path, self._guard)
+        return {}
+
+    def on_construct(self, request: dict[str, Any], fds: list[int]) -> dict[str, Any]:
+        """Construct `ModelNew` under the reference's seed, then take over the reference's state."""
+        arguments = pickle.loads(base64.b64decode(request["arguments"]))  # written by the judge
+        arguments = [a.to(self._device) if isinstance(a, torch.Tensor) else a for a in arguments]
+        torch.manual_seed(request["seed"])
+        with torch.no_grad(), self._guard, self._guard.construction():
+            model = self._module.ModelNew(*arguments)  # type: ignore[union-attr]
+            model = model.to(self._device)
+            self._model = model
+        problems = self._adopt_state({name: Slot.from_json(slot) for name, slot in request["state"].items()})
+        entropy = int.from_bytes(os.urandom(7), "big")
+        torch.manual_seed(entropy)
+        random.seed(entropy)
+        return {"state": problems}
+
+    def _adopt_state(self, slots: dict[str, Slot]) -> list[str]:
+        own = dict(self._model.state_dict(keep_vars=False))
+        problems = []
+        with torch.no_grad():
+            for (name, slot), value in zip(slots.items(), load(list(slots.values()), self._mapped()), strict=True):
+                mine = own.get(name)
+                if not isinstance(mine, torch.Tensor):
+                    problems.append(f"no {name} of shape {list(slot.shape)}")
+                elif tuple(mine.shape) != slot.shape:
+                    problems.append(f"{name} has shape {list(mine.shape)}, the reference's {list(slot.shape)}")
+                else:
+                    mine.copy_(value)
+        return problems[:20]
+
+    def on_trial(self, request: dict[str, Any], fds: list[int]) -> dict[str, Any]:
+        inputs = self._inputs(request["inputs"])
+        self._poison(request["outputs"])
+        result = self._forward(inputs)
+        self._deliver(request["outputs"], result)
+        self._synchronize()
+        return {}
+
+    def on_time(self, request: dict[str, Any], fds: list[int]) -> dict[str, Any]:
+        sets = [self._inputs(entry["inputs"]) for entry in request["sets"]]
+        slots = [entry["outputs"] for entry in request["sets"]]
+        laps = self._stopwatch.laps(
+            lambda index: self._forward(sets[index]),
+            lambda index, result: self._deliver(slots[index], result),
+            request["order"],
+            request["flush"],
+        )
+        return {"laps": laps}
+
+    def _forward(self, inputs: list[Any]) -> Any:
+        with torch.no_grad(), self._guard:
+            return self._model(*inputs)
+
+    def _inputs(self, description: dict[str, Any]) -> list[Any]:
+        slots = [Slot.from_json(slot) for slot in description["slots"]]
+        arguments = unflatten(description["skeleton"], load(slots, self._mapped()))
+        return list(arguments)
+
+    def _poison(self, description: dict[str, Any]) -> None:
+        """Leave NaN (or extreme integers) in freed memory of the outputs' size: what was never written shows."""
+        blocks = []
+        for slot in (Slot.from_json(slot) for slot in description["slots"]):
+            dtype = slot.torch_dtype
+            value: float = float("nan") if dtype.is_floating_point or dtype.is_complex else 113
+            blocks.append(torch.full(slot.shape, value, dtype=dtype, device=self._device))
+        del blocks
+
+    def _deliver(self, description: dict[str, Any], result: Any) -> None:
+        """Check the result's form and copy it into the judge's slots."""
+        slots = [Slot.from_json(slot) for slot in description["slots"]]
+        try:
+            skeleton, tensors = flatten(result)
+        except TypeError as error:
+            raise OutputError(f"forward() returned something else than tensors: {error}") from None
+        if _form(skeleton) != _form(description["skeleton"]):
+            raise OutputError(
+                f"forward() must return {_form(description['skeleton'])}, got {_form(skeleton)}"
+            )
+        for index, (tensor, slot, target) in enumerate(
+            zip(tensors, slots, load(slots, self._mapped()), strict=True)
+        ):
+            _check_tensor(tensor, slot, self._device, index if len(slots) > 1 else None)
+            torch.Tensor.copy_(target, tensor)
+
+    def _mapped(self) -> Region:
+        assert self._region is not None
+        return self._region
+
+    def _synchronize(self) -> None:
+        if self._device.type == "cuda":
+            torch.cuda.synchronize(self._device)
+
+
+def _form(skeleton: Any) -> str:
+    (kind, content), *_ = skeleton.items()
+    if kind in ("list", "tuple"):
+        return f"a sequence of {len(content)} ({', '.join(_form(item) for item in content[:8])})"
+    if kind == "dict":
+        return "a dict with the keys " + ", ".join(sorted(content)[:8])
+    return "a tensor" if kind == "tensor" else f"the plain value {str(content)[:40]}"
+
+
+def _check_tensor(tensor: torch.Tensor, slot: Slot, device: torch.device, index: int | None) -> None:
+    which = "the output" if index is None else f"output {index}"
+    if type(tensor) is not torch.Tensor or getattr(tensor, "__dict__", None):
+        raise OutputError(f"{which} must be a plain torch.Tensor, got {type(tensor).__name__}")
+    if tuple(tensor.shape) != slot.shape:
+        raise OutputError(f"{which} has shape {list(tensor.shape)}, expected {list(slot.shape)}")
+    if dtype_name(tensor.dtype) != slot.dtype:
+        raise OutputError(f"{which} has dtype {dtype_name(tensor.dtype)}, expected {slot.dtype}")
+    if tensor.device.type != device.type:
+        raise OutputError(f"{which} is on {tensor.device.type}, expected {device.type}")
+    if tensor.layout is not torch.strided:
+        raise OutputError(f"{which} has layout {tensor.layout}, expected a dense tensor")
+
+
+def load_submission(path: str, guard: DispatchGuard) -> ModuleType:
+    """Import the submission under the name `submission`, with graph compilers refused."""
+    forbid_graphs(guard)
+    spec = importlib.util.spec_from_file_location("submission", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["submission"] = module
+    spec.loader.exec_module(module)
+    if not hasattr(module, "ModelNew"):
+        raise NameError("the submission does not define ModelNew")
+    return module
+
+
+def build(peer: Peer, path: str) -> None:
+    """A build child's life: import without a device, and say how it went. `final` errors need no device."""
+    candidate = Candidate(peer, path, torch.device("cpu"))
+    reply = candidate._attempt(candidate.on_import, {}, [])
+    peer.send(reply)
+
+
+def main(link: int, spec: dict[str, Any], parent: int) -> None:
+    """Entry after the fork. `spec`: role ("build" | "run"), scratch, device ("cuda" | "cpu"), environment."""
+    confine(spec["scratch"], [link], parent)
+    os.environ.update(spec["environment"])
+    peer = Peer(socket.socket(fileno=link), TRUSTED_CAP)
+    path = f"{spec['scratch']}/{trace.NAME}"
+    if spec["role"] == "build":
+        build(peer, path)
+        return
+    device = torch.device("cuda", 0) if spec["device"] == "cuda" else torch.device("cpu")
+    if device.type == "cuda":
+        torch.cuda.init()
+        torch.zeros(1, device=device)
+    peer.send({"hello": True})
+    Candidate(peer, path, device).serve()

@@ -1,0 +1,83 @@
+"""Is an output the expected one? Values only: form, shape and dtype are settled before.
+
+Floating point: |got - expected| <= atol + rtol * |expected| element by element, non-finite values alike in
+kind and place; integers and booleans exactly. Works in chunks, so that comparing needs a bounded amount of
+memory beside the two tensors. `got` may be written to by nobody while it is compared: callers pass a private
+copy or a slot whose writer is stopped or done.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+CHUNK = 1 << 24
+
+
+@dataclass(frozen=True)
+class Mismatch:
+    """How an output is wrong. `index` is where the error is largest."""
+
+    wrong: int
+    total: int
+    index: tuple[int, ...]
+    got: float
+    expected: float
+
+    def text(self) -> str:
+        share = 100 * self.wrong / self.total
+        return (
+            f"{self.wrong} of {self.total} elements are off ({share:.3g} %); the largest error is at index"
+            f" {list(self.index)}: got {self.got:.7g}, expected {self.expected:.7g}"
+        )
+
+
+def compare(got: torch.Tensor, expected: torch.Tensor, atol: float, rtol: float) -> Mismatch | None:
+    """None when `got` is the expected tensor (same shape and dtype) within tolerance."""
+    left, right = got.reshape(-1), expected.reshape(-1)
+    wrong = 0
+    worst = (-1.0, 0)
+    for start in range(0, right.numel(), CHUNK):
+        count, error, at = _compare_chunk(left[start : start + CHUNK], right[start : start + CHUNK], atol, rtol)
+        wrong += count
+        if count and error > worst[0]:
+            worst = (error, start + at)
+    if not wrong:
+        return None
+    at = worst[1]
+    index = tuple(int(i) for i in torch.unravel_index(torch.tensor(at), expected.shape))
+    return Mismatch(wrong, right.numel(), index, _number(left[at]), _number(right[at]))
+
+
+def _compare_chunk(
+    got: torch.Tensor, expected: torch.Tensor, atol: float, rtol: float
+) -> tuple[int, float, int]:
+    """Elements off, the largest error among them (inf for non-finite), and its position in the chunk."""
+    if not (expected.dtype.is_floating_point or expected.dtype.is_complex):
+        bad = got != expected
+        error = (got.to(torch.float64) - expected.to(torch.float64)).abs()
+    else:
+        wide = torch.float64 if expected.dtype.itemsize >= 8 else torch.float32
+        if expected.dtype.is_complex:
+            wide = torch.complex128 if expected.dtype.itemsize > 8 else torch.complex64
+        a, b = got.to(wide), expected.to(wide)
+        error = (a - b).abs()
+        close = error <= atol + rtol * b.abs()
+        same = (a == b) | (torch.isnan(a) & torch.isnan(b))
+        finite = torch.isfinite(a) & torch.isfinite(b)
+        bad = ~torch.where(finite, close, same)
+        error = torch.where(finite, error, torch.full_like(error, math.inf))
+    count = int(bad.sum())
+    if not count:
+        return 0, 0.0, 0
+    error = torch.where(bad, error, torch.full_like(error, -1.0))
+    at = int(error.argmax())
+    return count, float(error[at]), at
+
+
+def _number(value: torch.Tensor) -> float:
+    scalar: Any = value.item()
+    return abs(scalar) if isinstance(scalar, complex) else float(scalar)

@@ -1,0 +1,64 @@
+"""What the judge's device is: name, capability, memory, and the versions a result depends on."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+
+import torch
+
+from .outcome import Device
+
+
+def describe(device: torch.device) -> Device:
+    """Creates the device's context on CUDA."""
+    versions = {"python": platform.python_version(), "torch": torch.__version__, **_triton_version()}
+    if device.type == "cuda":
+        properties = torch.cuda.get_device_properties(device)
+        torch.zeros(1, device=device)
+        return Device(
+            kind="cuda",
+            name=properties.name,
+            capability=f"{properties.major}.{properties.minor}",
+            memory_bytes=properties.total_memory,
+            versions={**versions, "cuda": str(torch.version.cuda)},
+        )
+    return Device(
+        kind="cpu", name=_processor(), memory_bytes=memory_bytes(device), versions=versions
+    )
+
+
+def memory_bytes(device: torch.device) -> int:
+    if device.type == "cuda":
+        return int(torch.cuda.get_device_properties(device).total_memory)
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def _processor() -> str:
+    cores = len(os.sched_getaffinity(0))
+    try:
+        with open("/proc/cpuinfo") as listing:
+            names = [line.split(":", 1)[1].strip() for line in listing if line.startswith("model name")]
+    except OSError:
+        names = []
+    return f"{names[0] if names else platform.machine()} ({cores} cores)"
+
+
+def _triton_version() -> dict[str, str]:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return {"triton": version("triton")}
+    except PackageNotFoundError:
+        return {}
+
+
+def main() -> None:
+    """Print the device as JSON: `python -m kernel_env.server.hardware [cuda|cpu]`."""
+    device = torch.device(sys.argv[1] if len(sys.argv) > 1 else "cpu")
+    sys.stdout.write(describe(device).model_dump_json() + "\n")
+
+
+if __name__ == "__main__":
+    main()

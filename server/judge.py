@@ -1,0 +1,159 @@
+"""The trusted process of one device: reference, secret seeds, expected outputs, comparison, clock, verdict.
+
+`python -m kernel_env.server.judge FD PARENT DEVICE` serves the worker over an inherited socket, one evaluation at
+a time; each request brings the candidate's link and process handle. Invariants: nothing a candidate sends is
+unpickled or evaluated; every wait on a candidate also waits on its process; a fault of the task, the device or
+this process is `Infrastructure`. A device context that has gone bad ends this process: the worker starts anew.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+import signal
+import socket
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from . import hardware, sandbox
+from .frames import CANDIDATE_CAP, TRUSTED_CAP, FrameError, Peer
+from .link import CandidateLink, Ended
+from .mailbox import Mailbox
+from .memory import MemoryFault
+from .outcome import Infrastructure, Outcome, Passed, Timing
+from .reference import Reference, TaskFault
+from .timing import Contest
+from .trials import run_trials
+
+INTERPRETED = (
+    "Triton ran in its interpreter, as this machine has no CUDA device:"
+    " the result is checked, the time is not measured"
+)
+
+
+class Evaluation:
+    """One submission's way through the judge."""
+
+    def __init__(self, request: dict[str, Any], link: CandidateLink, device: torch.device, report: Peer) -> None:
+        self._request = request
+        self._link = link
+        self._device = device
+        self._report = report
+        self._mailbox: Mailbox | None = None
+        self.durations: dict[str, float] = {}
+        self.seeds = [secrets.randbits(62) for _ in range(request["trials"] + 1)]
+
+    def run(self) -> Outcome:
+        try:
+            return self._run()
+        except Ended as end:
+            return end.outcome
+        except TaskFault as fault:
+            return Infrastructure(message=str(fault), retryable=False)
+        except (torch.OutOfMemoryError, MemoryFault) as error:
+            return Infrastructure(message=f"the judge ran out of memory: {error}"[:500], retryable=False)
+        finally:
+            if self._mailbox is not None:
+                self._mailbox.close()
+            if self._device.type == "cuda":
+                torch.cuda.empty_cache()
+
+    def _run(self) -> Outcome:
+        with self._stage("candidate"):
+            reference, mailbox = self._prepare()
+            self._link.greet()
+            note = self._construct(reference, mailbox)
+        with self._stage("correctness"):
+            self._link.enter("correctness", self._request["correctness_timeout_s"])
+            tolerance = (self._request["atol"], self._request["rtol"])
+            run_trials(self._link, reference, mailbox, self.seeds[1:], *tolerance, note)
+        if self._device.type == "cpu" and self._request["language"] == "triton":
+            return Passed(note=INTERPRETED)
+        with self._stage("timing"):
+            self._link.enter("timing", self._request["timing_timeout_s"])
+            contest = Contest(self._link, reference, mailbox, *tolerance)
+            timing: Timing = contest.run(self._request["timing_budget_s"])
+        return Passed(timing=timing)
+
+    def _prepare(self) -> tuple[Reference, Mailbox]:
+        task = self._request["task"]
+        reference = Reference(task["id"], task["source"], self._device, self.seeds[0])
+        needed, total = reference.footprint(), hardware.memory_bytes(self._device)
+        if needed > total:
+            raise TaskFault(f"the task's inputs take {needed} bytes, this device has {total}")
+        inputs = reference.inputs(secrets.randbits(62))
+        self._mailbox = Mailbox(reference, inputs, reference(inputs))
+        return reference, self._mailbox
+
+    def _construct(self, reference: Reference, mailbox: Mailbox) -> str:
+        """Import and construct on the candidate's side; what differs in state, as a note for feedback."""
+        self._link.enter("compile", self._request["build_timeout_s"])
+        self._link.call("open", mailbox.region.fds, handle=mailbox.region.handle)
+        self._link.call("import")
+        reply = self._link.call(
+            "construct",
+            seed=reference.seed,
+            arguments=reference.pickled_arguments(),
+            state={name: slot.to_json() for name, slot in mailbox.state.items()},
+        )
+        problems = reply.get("state")
+        if not isinstance(problems, list) or not problems:
+            return ""
+        listed = "; ".join(str(problem)[:200] for problem in problems[:8])
+        return f"The reference's weights could not be copied over: ModelNew has {listed}"
+
+    @contextmanager
+    def _stage(self, name: str) -> Iterator[None]:
+        self._report.send({"stage": name})
+        started = time.monotonic()
+        try:
+            yield
+        finally:
+            self.durations[name] = time.monotonic() - started
+
+    @property
+    def seeds_digest(self) -> str:
+        return hashlib.sha256(repr(self.seeds).encode()).hexdigest()[:16]
+
+
+def serve(worker: Peer, device: torch.device) -> None:
+    """Evaluate until the worker closes the socket or the device's context goes bad."""
+    while True:
+        try:
+            request, fds = worker.receive_with_fds()
+        except FrameError:
+            return
+        link, handle = fds
+        peer = Peer(socket.socket(fileno=link), CANDIDATE_CAP, watch=[handle])
+        evaluation = Evaluation(request, CandidateLink(peer), device, worker)
+        try:
+            outcome = evaluation.run()
+        finally:
+            peer.close()
+            os.close(handle)
+        worker.send(
+            {
+                "outcome": outcome.model_dump(),
+                "durations": evaluation.durations,
+                "seeds_digest": evaluation.seeds_digest,
+            }
+        )
+
+
+def main() -> None:
+    worker = Peer(socket.socket(fileno=int(sys.argv[1])), TRUSTED_CAP)
+    sandbox.die_with_parent(int(sys.argv[2]))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    device = torch.device(sys.argv[3])
+    worker.send({"hello": True, "device": hardware.describe(device).model_dump()})
+    serve(worker, device)
+
+
+if __name__ == "__main__":
+    main()

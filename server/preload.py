@@ -1,0 +1,72 @@
+"""What the zygote imports and adjusts once, before any fork: torch, triton, the extension builder.
+
+Adjustments are few and named: a failed compile raises `CompilerError`, so that its class and not its wording
+says what happened; Triton's interpreter takes an autotuner's first configuration, as there is nothing to time.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+import numpy  # noqa: F401
+import torch
+import torch.utils.cpp_extension as cpp_extension
+
+
+class CompilerError(RuntimeError):
+    """A C++ or CUDA compiler refused the submission; the text is the build's log."""
+
+
+def triton_errors() -> tuple[type[BaseException], ...]:
+    """Triton's exceptions that mean "this kernel can't be built for this device"."""
+    if "triton" not in sys.modules:
+        return ()
+    from triton.compiler.errors import CompilationError
+    from triton.runtime.errors import OutOfResources, PTXASError
+
+    return (CompilationError, OutOfResources, PTXASError)
+
+
+def prepare() -> None:
+    """Import and adjust; creates no threads and no device context."""
+    _raise_compiler_errors()
+    try:
+        import triton  # noqa: F401
+        import triton.language  # noqa: F401
+    except ModuleNotFoundError:
+        return
+    if os.environ.get("TRITON_INTERPRET") == "1":
+        _take_first_configuration()
+
+
+def _raise_compiler_errors() -> None:
+    original = cpp_extension._run_ninja_build
+
+    def run_ninja_build(build_directory: str, verbose: bool, error_prefix: str) -> None:
+        try:
+            original(build_directory, verbose=False, error_prefix=error_prefix)
+        except RuntimeError as error:
+            raise CompilerError(str(error)) from None
+
+    cpp_extension._run_ninja_build = run_ninja_build
+
+
+def _take_first_configuration() -> None:
+    from triton.runtime.autotuner import Autotuner
+
+    def no_bench(self: Any, *args: Any, config: Any, **meta: Any) -> list[float]:
+        return [0.0, 0.0, 0.0]
+
+    Autotuner._bench = no_bench
+
+
+def dirty() -> str | None:
+    """Why this process must not fork candidates, or None when it is clean."""
+    if torch.cuda.is_initialized():
+        return "a CUDA context exists"
+    threads = len(os.listdir("/proc/self/task"))
+    if threads != 1:
+        return f"{threads} threads are running"
+    return None

@@ -1,0 +1,112 @@
+"""The trusted side of a task: builds its `Model`, draws its inputs, computes what is expected.
+
+Lives in the judge only. Task files are trusted code and are executed as modules in a namespace of their own.
+Inputs are made on the device, under a seed that no candidate learns; modules keep the mode they are
+constructed in; everything runs under `no_grad`.
+"""
+
+from __future__ import annotations
+
+import base64
+import linecache
+import pickle
+import random
+import types
+from typing import Any
+
+import numpy
+import torch
+
+from .layout import Slot, flatten, place
+
+
+class TaskFault(RuntimeError):
+    """The task itself can't be run here: says nothing about a submission."""
+
+
+class Reference:
+    """One task on one device, constructed under `seed`."""
+
+    def __init__(self, task_id: str, source: str, device: torch.device, seed: int) -> None:
+        self.device = device
+        self.seed = seed
+        self._module = _execute(task_id, source)
+        try:
+            with torch.no_grad():
+                self.arguments = self._init_arguments(seed)
+                seed_all(seed)
+                self.model: Any = self._module.Model(*self._on_device(self.arguments)).to(device)
+        except torch.OutOfMemoryError:
+            raise
+        except Exception as error:  # a task file may raise anything
+            raise TaskFault(f"task {task_id} can't be constructed: {type(error).__name__}: {error}") from error
+
+    def _init_arguments(self, seed: int) -> list[Any]:
+        seed_all(seed)
+        return list(self._module.get_init_inputs())
+
+    def _on_device(self, arguments: list[Any]) -> list[Any]:
+        return [a.to(self.device) if isinstance(a, torch.Tensor) else a for a in arguments]
+
+    def pickled_arguments(self) -> str:
+        """`get_init_inputs()` for the candidate's constructor (trusted data, one way)."""
+        try:
+            return base64.b64encode(pickle.dumps(self.arguments)).decode()
+        except (pickle.PicklingError, AttributeError, TypeError) as error:
+            raise TaskFault(f"get_init_inputs() can't be handed to a submission: {error}") from error
+
+    def state(self) -> dict[str, torch.Tensor]:
+        """Parameters and buffers by name."""
+        return {name: value.detach() for name, value in self.model.state_dict().items()}
+
+    def inputs(self, seed: int) -> list[Any]:
+        """Fresh inputs on the device, from the task's own generator."""
+        seed_all(seed)
+        with torch.no_grad(), self.device:
+            values = list(self._module.get_inputs())
+        return [_move(value, self.device) for value in values]
+
+    def __call__(self, inputs: list[Any]) -> Any:
+        with torch.no_grad():
+            return self.model(*inputs)
+
+    def footprint(self) -> int:
+        """Bytes of one set of inputs, measured without making them where the generator allows it."""
+        try:
+            with torch.no_grad(), torch.device("meta"):
+                _, tensors = flatten(list(self._module.get_inputs()))
+        except Exception:  # a generator that needs real data can't run on the meta device
+            return 0
+        return place(tensors)[1]
+
+
+def seed_all(seed: int) -> None:
+    torch.manual_seed(seed)
+    random.seed(seed)
+    numpy.random.seed(seed % (1 << 32))
+
+
+def describe(skeleton: Any, slots: list[Slot]) -> dict[str, Any]:
+    """Nested arguments as the candidate receives them: structure, and where each tensor lies."""
+    return {"skeleton": skeleton, "slots": [slot.to_json() for slot in slots]}
+
+
+def _move(value: Any, device: torch.device) -> Any:
+    if isinstance(value, torch.Tensor):
+        return value.detach().to(device)
+    if isinstance(value, (list, tuple)):
+        return type(value)(_move(item, device) for item in value)
+    if isinstance(value, dict):
+        return {key: _move(item, device) for key, item in value.items()}
+    return value
+
+
+def _execute(task_id: str, source: str) -> types.ModuleType:
+    name = f"<task {task_id}>"
+    module = types.ModuleType("task")
+    linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
+    try:
+        exec(compile(source, name, "exec"), module.__dict__)
+    except Exception as error:  # a task file may raise anything
+        raise TaskFault(f"task {task_id} does not import: {type(error).__name__}: {error}") from error
+    return module
