@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-ROWS, COLS = (32768, 4096) if torch.cuda.is_available() else (2048, 1024)
+ROWS, COLS = (32768, 4096) if torch.cuda.is_available() else (4096, 2048)
 
 
 class Model(nn.Module):

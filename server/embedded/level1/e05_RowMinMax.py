@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-ROWS, COLS = (131072, 1024) if torch.cuda.is_available() else (2048, 1024)
+ROWS, COLS = (131072, 1024) if torch.cuda.is_available() else (8192, 1024)
 
 
 class Model(nn.Module):

@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-ROWS, COLS = (16384, 4096) if torch.cuda.is_available() else (2048, 2048)
+ROWS, COLS = (16384, 4096) if torch.cuda.is_available() else (1024, 2048)
 
 
 class Model(nn.Module):

@@ -5,7 +5,7 @@ from itertools import pairwise
 import torch
 from torch import nn
 
-ROWS, WIDTHS = (16384, [1024, 2048, 1024, 256]) if torch.cuda.is_available() else (256, [256, 512, 256, 64])
+ROWS, WIDTHS = (16384, [1024, 2048, 1024, 256]) if torch.cuda.is_available() else (512, [256, 512, 256, 64])
 
 
 class Model(nn.Module):
