@@ -13,6 +13,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from .client import KernelEnv as KernelEnv
+    from .errors import AuthenticationError as AuthenticationError
     from .errors import CapacityError as CapacityError
     from .errors import EpisodeLostError as EpisodeLostError
     from .errors import KernelEnvError as KernelEnvError
@@ -29,6 +30,7 @@ _HOMES = {
     "KernelObservation": "models",
     "KernelState": "models",
     "KernelEnvError": "errors",
+    "AuthenticationError": "errors",
     "CapacityError": "errors",
     "EpisodeLostError": "errors",
     "RequestError": "errors",
