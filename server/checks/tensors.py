@@ -1,0 +1,103 @@
+"""Which expressions of a function are evidently tensors; anything in doubt is not."""
+
+from __future__ import annotations
+
+import ast
+
+from .reach import Function
+from .scopes import Scope
+from .vocabulary import COMPUTE, base_name, words
+
+_EVIDENCE = words(
+    """
+    shape device dtype stride numel contiguous is_contiguous data_ptr is_cuda element_size
+    """
+)
+_SAME = words(
+    """
+    view reshape contiguous to float half bfloat16 double t transpose permute flatten squeeze unsqueeze
+    expand expand_as clone detach view_as cuda cpu type_as repeat
+    """
+)
+_PARTS = words("T mT data weight bias")
+_CREATORS = frozenset(
+    f"torch.{name}"
+    for name in words("empty empty_like empty_strided zeros zeros_like ones ones_like full full_like rand")
+)
+_DEPTH = 8
+
+
+class Tensors:
+    """Answers for one function, its nested functions included."""
+
+    def __init__(self, function: Function) -> None:
+        self._function = function
+        self._names = self._parameters()
+        for _ in range(2):
+            self._names |= self._assigned()
+
+    def is_tensor(self, node: ast.expr, depth: int = 0) -> bool:
+        if depth > _DEPTH:
+            return False
+        match node:
+            case ast.Name(id=name):
+                return name in self._names
+            case ast.Attribute(value=value, attr=name) if self._function.is_self(value):
+                return name in self._function.holders and name not in self._function.layers
+            case ast.Attribute(value=value, attr=name):
+                return name in _PARTS and (self._holds(value) or self.is_tensor(value, depth + 1))
+            case ast.Call(func=ast.Attribute(value=value, attr=name)):
+                if self._function.scope.resolve(node.func) in _CREATORS:
+                    return True
+                method = name in _SAME or base_name(name) in COMPUTE
+                return method and self.is_tensor(value, depth + 1)
+            case ast.Subscript(value=value):
+                return self.is_tensor(value, depth + 1)
+            case ast.BinOp(left=left, right=right):
+                return self.is_tensor(left, depth + 1) or self.is_tensor(right, depth + 1)
+            case _:
+                return False
+
+    def _holds(self, node: ast.expr) -> bool:
+        """`self.fc` of `self.fc.weight`."""
+        return (
+            isinstance(node, ast.Attribute)
+            and self._function.is_self(node.value)
+            and node.attr in self._function.layers
+        )
+
+    def _parameters(self) -> set[str]:
+        """All inputs of a module's `forward`; elsewhere those annotated or used as tensors."""
+        scope = self._function.scope
+        evident = {
+            node.value.id
+            for inner in scope.tree()
+            for node in inner.nodes
+            if isinstance(node, ast.Attribute) and node.attr in _EVIDENCE and isinstance(node.value, ast.Name)
+        }
+        forward = scope.name == "forward" and "torch.nn.Module" in self._function.foreign_bases
+        names: set[str] = set()
+        for parameter in scope.parameters():
+            if parameter.arg == self._function.self_name:
+                continue
+            if parameter.annotation is not None:
+                if scope.resolve(parameter.annotation) == "torch.Tensor":
+                    names.add(parameter.arg)
+            elif forward or parameter.arg in evident:
+                names.add(parameter.arg)
+        return names
+
+    def _assigned(self) -> set[str]:
+        return {
+            name
+            for inner in self._function.scope.tree()
+            for name, values in inner.values.items()
+            if _all_known(inner, name) and any(v is not None and self.is_tensor(v) for v in values)
+        }
+
+
+def _all_known(scope: Scope, name: str) -> bool:
+    """False for loop variables and the like, whose values are not in the text."""
+    return all(value is not None for value in scope.values[name]) or name in {
+        parameter.arg for parameter in scope.parameters()
+    }
