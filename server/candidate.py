@@ -30,6 +30,11 @@ from .memory import Region, open_region
 from .preload import CompilerError, triton_errors
 from .sandbox import confine
 
+BUILD_NICENESS = 10
+
+_NEED_DEVICE = (RuntimeError, AssertionError, OSError, MemoryError)
+"""What an import raises that asks for a device where there is none; other exceptions come again anyway."""
+
 
 class OutputError(Exception):
     """What `forward` returned is not what the reference returns in kind, shape, dtype or device."""
@@ -85,7 +90,7 @@ class Candidate:
             kind = "memory"
         elif isinstance(error, GuardViolation):
             kind = "violation"
-        return {"error": kind, "message": message}
+        return {"error": kind, "message": message, "final": not isinstance(error, _NEED_DEVICE)}
 
     def on_open(self, request: dict[str, Any], fds: list[int]) -> dict[str, Any]:
         self._region = open_region(request["handle"], fds, self._device)
@@ -169,9 +174,7 @@ class Candidate:
         except TypeError as error:
             raise OutputError(f"forward() returned something else than tensors: {error}") from None
         if _form(skeleton) != _form(description["skeleton"]):
-            raise OutputError(
-                f"forward() must return {_form(description['skeleton'])}, got {_form(skeleton)}"
-            )
+            raise OutputError(f"forward() must return {_form(description['skeleton'])}, got {_form(skeleton)}")
         for index, (tensor, slot, target) in enumerate(
             zip(tensors, slots, load(slots, self._mapped()), strict=True)
         ):
@@ -225,7 +228,8 @@ def load_submission(path: str, guard: DispatchGuard) -> ModuleType:
 
 
 def build(peer: Peer, path: str) -> None:
-    """A build child's life: import without a device, and say how it went. `final` errors need no device."""
+    """A build child's life: import without a device, and say how it went."""
+    os.nice(BUILD_NICENESS)
     candidate = Candidate(peer, path, torch.device("cpu"))
     reply = candidate._attempt(candidate.on_import, {}, [])
     peer.send(reply)

@@ -52,9 +52,7 @@ def compare(got: torch.Tensor, expected: torch.Tensor, atol: float, rtol: float)
     return Mismatch(wrong, right.numel(), index, _number(left[at]), _number(right[at]))
 
 
-def _compare_chunk(
-    got: torch.Tensor, expected: torch.Tensor, atol: float, rtol: float
-) -> tuple[int, float, int]:
+def _compare_chunk(got: torch.Tensor, expected: torch.Tensor, atol: float, rtol: float) -> tuple[int, float, int]:
     """Elements off, the largest error among them (inf for non-finite), and its position in the chunk."""
     if not (expected.dtype.is_floating_point or expected.dtype.is_complex):
         bad = got != expected

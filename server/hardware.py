@@ -24,9 +24,7 @@ def describe(device: torch.device) -> Device:
             memory_bytes=properties.total_memory,
             versions={**versions, "cuda": str(torch.version.cuda)},
         )
-    return Device(
-        kind="cpu", name=_processor(), memory_bytes=memory_bytes(device), versions=versions
-    )
+    return Device(kind="cpu", name=_processor(), memory_bytes=memory_bytes(device), versions=versions)
 
 
 def memory_bytes(device: torch.device) -> int:

@@ -23,7 +23,9 @@ PAIR_BUDGET = 8 << 30
 class InputSet:
     """One set: where its inputs and outputs lie. `private` holds the judge's own inputs."""
 
-    def __init__(self, start: int, skeleton: Any, inputs: list[torch.Tensor], out: Any, outputs: list[torch.Tensor]):
+    def __init__(
+        self, start: int, skeleton: Any, inputs: list[torch.Tensor], out: Any, outputs: list[torch.Tensor]
+    ):
         self.input_slots, middle = place(inputs, start)
         self.output_slots, self.end = place(outputs, middle, dense=True)
         self.inputs = describe(skeleton, self.input_slots)
@@ -47,9 +49,7 @@ class Mailbox:
         probe = InputSet(start, self._skeleton, sample, out_skeleton, expected)
         self.sets = [probe]
         for _ in range(_set_count(probe.end - start, reference.device) - 1):
-            self.sets.append(
-                InputSet(self.sets[-1].end, self._skeleton, sample, out_skeleton, expected)
-            )
+            self.sets.append(InputSet(self.sets[-1].end, self._skeleton, sample, out_skeleton, expected))
         self.region = memory.create(self.sets[-1].end, reference.device)
         store(list(state.values()), slots, self.region)
 

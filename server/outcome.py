@@ -126,15 +126,7 @@ class Infrastructure(Fact):
 
 
 Outcome = Annotated[
-    Rejected
-    | BuildFailed
-    | Raised
-    | Crashed
-    | TimedOut
-    | OutOfMemory
-    | WrongOutput
-    | Passed
-    | Infrastructure,
+    Rejected | BuildFailed | Raised | Crashed | TimedOut | OutOfMemory | WrongOutput | Passed | Infrastructure,
     Field(discriminator="kind"),
 ]
 

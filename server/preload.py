@@ -33,7 +33,7 @@ def prepare() -> None:
     """Import and adjust; creates no threads and no device context."""
     _raise_compiler_errors()
     try:
-        import triton  # noqa: F401
+        import triton
         import triton.language  # noqa: F401
     except ModuleNotFoundError:
         return

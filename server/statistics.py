@@ -41,9 +41,7 @@ def estimate(blocks: Sequence[Block]) -> Estimate:
     """The median of the blocks' ratios, with its 95 % bootstrap interval (fixed seed: same data, same answer)."""
     ratios = [block.ratio for block in blocks]
     rng = random.Random(len(ratios))
-    medians = sorted(
-        statistics.median(rng.choices(ratios, k=len(ratios))) for _ in range(BOOTSTRAP_ROUNDS)
-    )
+    medians = sorted(statistics.median(rng.choices(ratios, k=len(ratios))) for _ in range(BOOTSTRAP_ROUNDS))
     return Estimate(
         runtime_ms=statistics.median(lap for block in blocks for lap in block.candidate),
         ref_runtime_ms=statistics.median(lap for block in blocks for lap in block.reference),

@@ -12,7 +12,7 @@ import traceback
 LIMIT = 4000
 NAME = "submission.py"
 
-_ERROR_LINE = re.compile(r"(\berror\b|undefined reference|undefined symbol|fatal:)", re.IGNORECASE)
+_ERROR_LINE = re.compile(r"(\berror\b[^:\n]{0,24}:|undefined reference|undefined symbol|ptxas fatal)")
 _PATH = re.compile(r"(?<![\w.])/(?:[\w.+@-]+/)+([\w.+@-]+)")
 
 
@@ -50,7 +50,7 @@ def compiler_errors(output: str) -> str:
     wanted: list[str] = []
     last = -1
     for number, line in enumerate(lines):
-        if _ERROR_LINE.search(line) and "ninja" not in line.lower():
+        if _ERROR_LINE.search(line):
             for index in range(max(number, last + 1), min(number + 3, len(lines))):
                 wanted.append(lines[index])
                 last = index

@@ -1,0 +1,101 @@
+"""A trusted process started by exec (worker, judge, zygote): one socket, a hello, a bounded end.
+
+A `Child` exists only once its process has said hello, so code can't talk to one that is not ready. The socket
+is the process's only tie to us: closing it asks for the end, SIGKILL follows after a grace. Frames are read by
+one task; `closed` is set when the process goes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+from .frames import TRUSTED_CAP, FrameError, Stream
+
+GRACE_S = 3.0
+
+
+class StartFailed(RuntimeError):
+    """A process of ours did not come up; the text says why."""
+
+
+class Child:
+    """A process that is up, its hello, and its stream."""
+
+    def __init__(self, name: str, process: asyncio.subprocess.Process, stream: Stream, hello: dict[str, Any]):
+        self.name = name
+        self.stream = stream
+        self.hello = hello
+        self._process = process
+        self._asking = asyncio.Lock()
+
+    @classmethod
+    async def start(
+        cls,
+        name: str,
+        arguments: Sequence[str],
+        environment: dict[str, str],
+        folder: str,
+        timeout_s: float,
+    ) -> Child:
+        """Start `python -m kernel_env.server.NAME FD PARENT ARGUMENTS...`; raises `StartFailed`."""
+        ours, theirs = socket.socketpair()
+        with theirs:
+            process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-m",
+                f"kernel_env.server.{name}",
+                str(theirs.fileno()),
+                str(os.getpid()),
+                *arguments,
+                pass_fds=[theirs.fileno()],
+                env=environment,
+                cwd=folder,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.DEVNULL,
+            )
+        stream = await Stream.adopt(ours, TRUSTED_CAP)
+        try:
+            hello = await asyncio.wait_for(stream.receive(), timeout_s)
+        except BaseException as error:
+            await _end(process, stream)
+            if isinstance(error, FrameError):
+                raise StartFailed(f"{name} ended while starting (its error is on stderr)") from None
+            if isinstance(error, TimeoutError):
+                raise StartFailed(f"{name} did not start within {timeout_s:.0f} s") from None
+            raise
+        return cls(name, process, stream, hello)
+
+    @property
+    def alive(self) -> bool:
+        return self._process.returncode is None
+
+    async def ask(self, message: dict[str, Any], fds: Sequence[int] = ()) -> dict[str, Any]:
+        """One request, one reply, in order. Not to be cancelled half-way: shield it."""
+        async with self._asking:
+            await self.stream.send(message, fds)
+            return await self.stream.receive()
+
+    def kill(self) -> None:
+        with suppress(ProcessLookupError):
+            self._process.send_signal(signal.SIGKILL)
+
+    async def stop(self) -> None:
+        await _end(self._process, self.stream)
+
+
+async def _end(process: asyncio.subprocess.Process, stream: Stream) -> None:
+    await stream.close()
+    try:
+        await asyncio.wait_for(process.wait(), GRACE_S)
+    except TimeoutError:
+        with suppress(ProcessLookupError):
+            process.kill()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(process.wait(), GRACE_S)

@@ -1,0 +1,133 @@
+"""A candidate or build process as its worker sees it: handle, link, bounded output, certain end.
+
+The process handle (pidfd), the link and the deadline are waited on together. Output is drained all the time and
+only its last `OUTPUT_CAP` bytes are kept. Leaving the context ends the process, its group and its strays,
+whatever happened inside, cancellation included.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from .child import Child
+from .frames import CANDIDATE_CAP, FrameError, Stream
+
+OUTPUT_CAP = 16 << 10
+
+
+class Output:
+    """Drains a pipe; keeps its tail."""
+
+    def __init__(self) -> None:
+        self._read, self.write = os.pipe2(os.O_CLOEXEC)
+        os.set_blocking(self._read, False)
+        self._tail = bytearray()
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(self._read, self._drain)
+
+    def _drain(self) -> None:
+        try:
+            data = os.read(self._read, 1 << 16)
+        except BlockingIOError:
+            return
+        if not data:
+            self._loop.remove_reader(self._read)
+            return
+        self._tail += data
+        del self._tail[:-OUTPUT_CAP]
+
+    def text(self) -> str:
+        return self._tail.decode(errors="replace")
+
+    def close(self) -> None:
+        self._loop.remove_reader(self._read)
+        os.close(self._read)
+
+
+@dataclass
+class Forked:
+    """A running child. `status` is set once it is reaped: exit code, or minus the signal."""
+
+    pid: int
+    handle: int
+    link: socket.socket
+    output: Output
+    status: int | None = None
+    strays: int = 0
+    _died: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def kill(self) -> None:
+        with suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self.handle, signal.SIGKILL)
+
+    async def reply(self, timeout_s: float) -> dict[str, Any]:
+        """The child's first frame; `FrameError` when it dies before, `TimeoutError` past the bound."""
+        stream = await Stream.adopt(self.link.dup(), CANDIDATE_CAP)
+        frame = asyncio.ensure_future(stream.receive())
+        death = asyncio.ensure_future(self._died.wait())
+        try:
+            done, _ = await asyncio.wait({frame, death}, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+            if not done:
+                raise TimeoutError
+            if frame not in done:
+                raise FrameError("the child's process ended")
+            return frame.result()
+        finally:
+            for task in (frame, death):
+                task.cancel()
+            await asyncio.gather(frame, death, return_exceptions=True)
+            await stream.close()
+
+
+@asynccontextmanager
+async def forked(zygote: Child, spec: dict[str, Any]) -> AsyncIterator[Forked]:
+    """Fork a child of `zygote` for the time of the context; raises `FrameError` if the zygote is gone."""
+    forking = asyncio.ensure_future(_fork(zygote, spec))
+    try:
+        child = await asyncio.shield(forking)
+    except asyncio.CancelledError:
+        await asyncio.shield(_end(zygote, await forking))
+        raise
+    try:
+        yield child
+    finally:
+        await asyncio.shield(_end(zygote, child))
+
+
+async def _fork(zygote: Child, spec: dict[str, Any]) -> Forked:
+    ours, theirs = socket.socketpair()
+    output = Output()
+    try:
+        fds = [theirs.fileno(), output.write, output.write]
+        reply = await zygote.ask({"op": "fork", "id": 0, "spec": spec}, fds)
+        child = Forked(reply["pid"], os.pidfd_open(reply["pid"]), ours, output)
+    except BaseException:
+        ours.close()
+        output.close()
+        raise
+    finally:
+        theirs.close()
+        os.close(output.write)
+    asyncio.get_running_loop().add_reader(child.handle, child._died.set)
+    return child
+
+
+async def _end(zygote: Child, child: Forked) -> None:
+    try:
+        reply = await zygote.ask({"op": "reap", "id": 0, "pid": child.pid})
+        child.status, child.strays = reply["status"], reply["strays"]
+    except FrameError:
+        child.kill()
+    finally:
+        asyncio.get_running_loop().remove_reader(child.handle)
+        child.output._drain()
+        child.output.close()
+        child.link.close()
+        os.close(child.handle)

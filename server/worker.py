@@ -1,0 +1,326 @@
+"""The supervisor of one device: owns judge, zygote and the device lease; runs each submission's stages.
+
+`python -m kernel_env.server.worker FD PARENT CONFIG` serves a pool over an inherited socket. Static checks and
+builds of several submissions run side by side; the lease is held by one at a time, from fork to verdict. It
+never imports torch and never creates a device context. A submission's fault is an outcome; the death of judge or
+zygote is `Infrastructure`, and a new one is started for the next submission.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import os
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from . import trace
+from .checks import check
+from .child import Child, StartFailed
+from .forked import Forked, forked
+from .frames import TRUSTED_CAP, FrameError, Stream
+from .outcome import (
+    BuildFailed,
+    Crashed,
+    Device,
+    Evaluation,
+    EvaluationRequest,
+    Infrastructure,
+    Outcome,
+    OutOfMemory,
+    Raised,
+    Rejected,
+    TimedOut,
+)
+from .sandbox import clean_environment, die_with_parent
+
+START_S = 120.0
+JUDGE_MARGIN_S = 90.0
+CANCEL_S = 15.0
+
+
+class Worker:
+    """One device. `config` is what `local` sends: device, index, folder, limits, tolerances."""
+
+    def __init__(self, config: dict[str, Any]) -> None:
+        self._config = config
+        self._folder: str = config["folder"]
+        self._lease = asyncio.Lock()
+        self._builds = asyncio.Semaphore(max(1, (os.cpu_count() or 2) - 2))
+        self._starting = asyncio.Lock()
+        self._judge: Child | None = None
+        self._zygote: Child | None = None
+        self._device: Device | None = None
+
+    async def start(self) -> Device:
+        """Bring judge and zygote up; raises `StartFailed`."""
+        await asyncio.gather(self._ready_judge(), self._ready_zygote())
+        assert self._device is not None
+        return self._device
+
+    async def close(self) -> None:
+        for child in (self._judge, self._zygote):
+            if child is not None:
+                await child.stop()
+
+    async def evaluate(self, request: EvaluationRequest) -> Evaluation:
+        """Never raises but for cancellation."""
+        durations: dict[str, float] = {}
+        digest = ""
+        try:
+            async with asyncio.timeout(request.budget_s):
+                outcome, digest = await self._stages(request, durations)
+        except TimeoutError:
+            outcome = Infrastructure(
+                message=f"no verdict within the step's {request.budget_s:.0f} s; the queue was too long",
+                retryable=False,
+            )
+        except (FrameError, StartFailed) as error:
+            outcome = Infrastructure(message=str(error))
+        assert self._device is not None
+        return Evaluation(
+            outcome=outcome,
+            device=self._device,
+            durations=durations,
+            task_hash=request.task.hash,
+            code_hash=hashlib.sha256(request.code.encode()).hexdigest()[:16],
+            seeds_digest=digest,
+        )
+
+    async def _stages(self, request: EvaluationRequest, durations: dict[str, float]) -> tuple[Outcome, str]:
+        with _timed(durations, "checks"):
+            refused = await asyncio.to_thread(
+                check, request.code, request.language, self._config["max_code_bytes"]
+            )
+        if refused is not None:
+            return refused, ""
+        async with self._scratch(request) as scratch:
+            with _timed(durations, "build"):
+                failed = await self._build(scratch)
+            if failed is not None:
+                return failed, ""
+            queued = time.monotonic()
+            async with self._lease:
+                durations["queue"] = time.monotonic() - queued
+                return await self._run(request, scratch, durations)
+
+    async def _build(self, scratch: str) -> Outcome | None:
+        """Import the submission in a child without a device; None when that went well or needs the device."""
+        zygote = await self._ready_zygote()
+        limit_s: float = self._config["build_timeout_s"]
+        async with self._builds:
+            child: Forked
+            outcome: Outcome | None = None
+            async with forked(zygote, self._spec("build", scratch)) as child:
+                try:
+                    outcome = self._build_outcome(await child.reply(limit_s))
+                except TimeoutError:
+                    outcome = TimedOut(stage="compile", seconds=limit_s, message="while importing the submission")
+                except FrameError:
+                    outcome = Crashed(stage="compile")
+            return _with_status(outcome, child) if outcome else None
+
+    def _build_outcome(self, reply: dict[str, Any]) -> Outcome | None:
+        kind, message = reply.get("error"), str(reply.get("message", ""))
+        if kind is None:
+            return None
+        if kind == "build":
+            return BuildFailed(message=message)
+        if kind == "violation":
+            return Rejected(rule="guard", message=message)
+        if self._config["device"] == "cuda" and reply.get("final") is not True:
+            return None
+        return (
+            OutOfMemory(stage="compile", message=message)
+            if kind == "memory"
+            else Raised(stage="compile", message=message)
+        )
+
+    async def _run(
+        self, request: EvaluationRequest, scratch: str, durations: dict[str, float]
+    ) -> tuple[Outcome, str]:
+        """Candidate and judge together; the lease is held."""
+        judge, zygote = await self._ready_judge(), await self._ready_zygote()
+        async with forked(zygote, self._spec("run", scratch)) as child:
+            asking = asyncio.ensure_future(self._ask_judge(judge, request, child))
+            limit_s = sum(self._config[f"{s}_timeout_s"] for s in ("build", "correctness", "timing"))
+            try:
+                reply = await asyncio.wait_for(asyncio.shield(asking), limit_s + JUDGE_MARGIN_S)
+            except TimeoutError:
+                judge.kill()
+                await asyncio.gather(asking, return_exceptions=True)
+                return Infrastructure(message="the judge gave no verdict in time and was replaced"), ""
+            except asyncio.CancelledError:
+                child.kill()
+                await _settle(judge, asking)
+                raise
+        durations.update(reply["durations"])
+        evaluation = Evaluation.model_validate({"outcome": reply["outcome"], "device": self._device})
+        return _with_status(evaluation.outcome, child), reply["seeds_digest"]
+
+    async def _ask_judge(self, judge: Child, request: EvaluationRequest, child: Forked) -> dict[str, Any]:
+        keys = [
+            "trials",
+            "atol",
+            "rtol",
+            "build_timeout_s",
+            "correctness_timeout_s",
+            "timing_timeout_s",
+            "timing_budget_s",
+        ]
+        message = {"task": request.task.model_dump(), "language": request.language}
+        message |= {key: self._config[key] for key in keys}
+        reply = await judge.ask(message, [child.link.fileno(), child.handle])
+        child.link.close()
+        while "outcome" not in reply:
+            reply = await judge.stream.receive()
+        return reply
+
+    def _spec(self, role: str, scratch: str) -> dict[str, Any]:
+        environment = {}
+        if self._device is not None and self._device.capability:
+            suffix = "a" if self._device.capability in ("9.0", "10.0") else ""
+            environment["TORCH_CUDA_ARCH_LIST"] = self._device.capability + suffix
+        if role == "build":
+            environment["CUDA_VISIBLE_DEVICES"] = ""
+        return {
+            "role": role,
+            "scratch": scratch,
+            "device": self._config["device"],
+            "environment": environment,
+        }
+
+    async def _ready_judge(self) -> Child:
+        async with self._starting:
+            if self._judge is None or not self._judge.alive:
+                if self._judge is not None:
+                    await self._judge.stop()
+                environment = {**os.environ, **self._device_environment()}
+                device = "cuda:0" if self._config["device"] == "cuda" else "cpu"
+                self._judge = await Child.start("judge", [device], environment, self._folder, START_S)
+                self._device = Device.model_validate(self._judge.hello["device"]).model_copy(
+                    update={"index": self._config["index"]}
+                )
+            return self._judge
+
+    async def _ready_zygote(self) -> Child:
+        async with self._starting:
+            if self._zygote is None or not self._zygote.alive:
+                if self._zygote is not None:
+                    await self._zygote.stop()
+                extra = {**self._device_environment(), "OPENBLAS_NUM_THREADS": "1", "MAX_JOBS": "4"}
+                if self._config["device"] == "cpu":
+                    extra["TRITON_INTERPRET"] = "1"
+                environment = clean_environment({**extra, "HOME": self._folder})
+                self._zygote = await Child.start("zygote", [], environment, self._folder, START_S)
+                if fault := self._zygote.hello["fault"]:
+                    await self._zygote.stop()
+                    raise StartFailed(f"the zygote is not fit to fork: {fault}")
+            return self._zygote
+
+    def _device_environment(self) -> dict[str, str]:
+        index = self._config["index"] if self._config["device"] == "cuda" else ""
+        return {"CUDA_VISIBLE_DEVICES": index, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+
+    @asynccontextmanager
+    async def _scratch(self, request: EvaluationRequest) -> AsyncIterator[str]:
+        """The submission's private folder, gone afterwards."""
+        folder = tempfile.mkdtemp(prefix="candidate-", dir=self._folder)
+        try:
+            with open(f"{folder}/{trace.NAME}", "w", encoding="utf-8") as file:
+                file.write(request.code)
+            yield folder
+        finally:
+            await asyncio.shield(asyncio.to_thread(shutil.rmtree, folder, True))
+
+
+class _timed:
+    """Adds the seconds spent inside to `durations[name]`."""
+
+    def __init__(self, durations: dict[str, float], name: str) -> None:
+        self._durations, self._name = durations, name
+
+    def __enter__(self) -> None:
+        self._started = time.monotonic()
+
+    def __exit__(self, *exc: object) -> None:
+        self._durations[self._name] = time.monotonic() - self._started
+
+
+async def _settle(judge: Child, asking: asyncio.Future[dict[str, Any]]) -> None:
+    """After a candidate was killed the judge notices at once; one that does not is replaced."""
+    done, _ = await asyncio.wait({asking}, timeout=CANCEL_S)
+    if not done:
+        judge.kill()
+        await asyncio.wait({asking}, timeout=CANCEL_S)
+    if asking.done() and not asking.cancelled():
+        asking.exception()
+
+
+def _with_status(outcome: Outcome, child: Forked) -> Outcome:
+    """A crash gets the signal or exit code that the zygote saw, and the end of the child's output."""
+    if not isinstance(outcome, Crashed) or child.status is None:
+        return outcome
+    message = outcome.message or trace.clip(trace.shorten(child.output.text().strip()), 1000)
+    if child.status < 0:
+        name = signal.Signals(-child.status).name
+        return outcome.model_copy(update={"signal": name, "message": message})
+    return outcome.model_copy(update={"exit_code": child.status, "message": message})
+
+
+async def serve(pool: Stream, worker: Worker) -> None:
+    """Answer a pool until it closes the socket; its requests run side by side."""
+    running: dict[str, asyncio.Task[None]] = {}
+
+    async def answer(request: EvaluationRequest) -> None:
+        try:
+            evaluation = await worker.evaluate(request)
+            await pool.send({"id": request.id, "evaluation": evaluation.model_dump()})
+        except asyncio.CancelledError:
+            await pool.send({"id": request.id, "cancelled": True})
+        finally:
+            running.pop(request.id, None)
+
+    try:
+        while True:
+            message = await pool.receive()
+            if message["op"] == "evaluate":
+                request = EvaluationRequest.model_validate(message["request"])
+                running[request.id] = asyncio.create_task(answer(request))
+            elif task := running.get(message["id"]):
+                task.cancel()
+    except FrameError:
+        for task in list(running.values()):
+            task.cancel()
+        await asyncio.gather(*running.values(), return_exceptions=True)
+
+
+async def run(fd: int, config: dict[str, Any]) -> None:
+    pool = await Stream.adopt(socket.socket(fileno=fd), TRUSTED_CAP)
+    worker = Worker(config)
+    try:
+        device = await worker.start()
+        await pool.send({"device": device.model_dump()})
+        await serve(pool, worker)
+    except StartFailed as error:
+        await pool.send({"failed": str(error)})
+    finally:
+        await worker.close()
+
+
+def main() -> None:
+    die_with_parent(int(sys.argv[2]))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    asyncio.run(run(int(sys.argv[1]), json.loads(sys.argv[3])))
+
+
+if __name__ == "__main__":
+    main()
