@@ -1,0 +1,168 @@
+"""The problem text: everything a model needs to solve a task in a language, in one Markdown text.
+
+The words are in `prompts/`: a template for each language (`string.Template`), and `rules.md`, which holds
+for all. This module fills in what depends on task, settings and device. It states what the evaluator does
+and decides nothing itself.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+from string import Template
+
+from .config import Settings
+from .outcome import Device
+from .tasks import Task
+
+LANGUAGES = ("triton", "cuda", "cpp")
+
+_PROMPTS = Path(__file__).parent / "prompts"
+_GIB = 1 << 30
+
+
+class LanguageError(ValueError):
+    """The language is none that submissions may be written in."""
+
+
+class PromptError(RuntimeError):
+    """A template in `prompts/` has a placeholder that nothing fills."""
+
+
+def problem_text(task: Task, language: str, settings: Settings, device: Device | None) -> str:
+    """The problem as Markdown; `device` is None while it is not known. Raises `LanguageError`."""
+    check_language(language)
+    rules = _fill("rules", max_code_kib=settings.max_code_bytes // 1024)
+    judging = "\n".join(
+        (
+            _device(device),
+            _correctness(settings, device),
+            _timing(language, device),
+            _reward(settings),
+            _limits(settings),
+        )
+    )
+    return _fill(language, task_id=task.id, reference=_fenced(task.source), rules=rules, judging=judging)
+
+
+def check_language(language: str) -> None:
+    """Raises `LanguageError`, which names the valid choices."""
+    if language not in LANGUAGES:
+        raise LanguageError(f"unknown language {language[:40]!r}; use one of: {', '.join(LANGUAGES)}")
+
+
+def _fill(name: str, **values: object) -> str:
+    try:
+        return _template(name).substitute(values)
+    except (KeyError, ValueError) as error:
+        raise PromptError(
+            f"prompts/{name}.md: {error}; its placeholders are {', '.join(f'${key}' for key in values)},"
+            " and a dollar sign is written $$"
+        ) from error
+
+
+@cache
+def _template(name: str) -> Template:
+    return Template((_PROMPTS / f"{name}.md").read_text(encoding="utf-8"))
+
+
+def _fenced(source: str) -> str:
+    """A code block whose fence is longer than any run of backticks inside."""
+    longest = max((len(run) for run in re.findall(r"`{3,}", source)), default=2)
+    fence = "`" * (longest + 1)
+    return f"{fence}python\n{source.strip()}\n{fence}"
+
+
+def _device(device: Device | None) -> str:
+    if device is None:
+        return "- Device: not known yet, as the evaluator is still starting."
+    if device.kind == "mock":
+        return (
+            "- Device: none. This is the mock evaluator: submissions are checked as text but not run, and"
+            " times are made up."
+        )
+    facts = [f"CUDA device {device.name}" if device.kind == "cuda" else f"CPU {device.name}, no CUDA"]
+    if device.capability:
+        facts.append(f"compute capability {device.capability}")
+    if device.memory_bytes:
+        facts.append(f"{device.memory_bytes / _GIB:.0f} GiB of memory")
+    facts += [f"{name} {version}" for name, version in device.versions.items()]
+    return f"- Device: {', '.join(facts)}."
+
+
+def _correctness(settings: Settings, device: Device | None) -> str:
+    sizes = ""
+    if device is not None and device.kind != "mock":
+        sizes = f" `torch.cuda.is_available()` is {device.kind == 'cuda'} where the reference runs."
+    return (
+        f"- Correctness: {settings.trials} trials. Each draws fresh inputs from `get_inputs()` under a secret"
+        f" seed, on the device; nothing beyond `get_inputs()` is tried.{sizes} Both modules stay in the mode"
+        " that they are constructed in, without gradients. An element is right if"
+        f" |got - expected| <= {settings.atol:g} + {settings.rtol:g} * |expected|; integers and booleans must"
+        " be equal, infinities and NaN must stand where the reference has them, and every element must be"
+        " right."
+    )
+
+
+def _timing(language: str, device: Device | None) -> str:
+    if device is None:
+        return "- Timing: against the reference in eager PyTorch, side by side on the same device."
+    if device.kind == "mock":
+        return "- Timing: none that means anything."
+    if device.kind == "cuda":
+        if language == "cpp":
+            return (
+                "- Timing: the inputs lie in the memory of a CUDA device, which C++ for the CPU cannot read:"
+                " use the language cuda or triton here."
+            )
+        return (
+            "- Timing: the median of single calls by CUDA events, the L2 cache flushed before each, in turn"
+            " with the reference in eager PyTorch on the same inputs. Outputs of timed calls are compared"
+            " too."
+        )
+    return _timing_on_cpu(language)
+
+
+def _timing_on_cpu(language: str) -> str:
+    if language == "triton":
+        return (
+            "- Timing: none. There is no CUDA device, so Triton runs in its interpreter: kernels are really"
+            " run and their results compared, but speed is not measured. The interpreter runs one program of"
+            " the grid after the other: fewer programs with larger blocks finish sooner."
+        )
+    if language == "cuda":
+        return (
+            "- Timing: none. There is no CUDA device here: CUDA code cannot be run; use the language triton"
+            " or cpp."
+        )
+    return (
+        "- Timing: the median of single calls by wall clock, in turn with the reference in eager PyTorch on"
+        " the same inputs. Outputs of timed calls are compared too."
+    )
+
+
+def _reward(settings: Settings) -> str:
+    if settings.reward == "roofline":
+        formula = (
+            "0.3 + 2.7 * min(t_min / t_new, 1), where t_new is your time and t_min the least time in which"
+            " the device could move the task's bytes and do its arithmetic"
+        )
+    else:
+        formula = (
+            "0.3 + clamp(log2(speedup), -0.2, 3.0), where speedup is the reference's time over yours: 0.3 at"
+            " equal speed, 1.3 at twice the speed, 3.3 at eight times and above"
+        )
+    return (
+        f"- Reward: 0 unless every trial is right; else {formula}. A correct submission that is not timed"
+        " gets 0.3."
+    )
+
+
+def _limits(settings: Settings) -> str:
+    turns = settings.max_turns
+    return (
+        f"- Limits: {turns} submission{'s' if turns > 1 else ''}, each rewarded on its own, with feedback on"
+        f" what to fix. Building may take {settings.build_timeout_s:g} s, the trials"
+        f" {settings.correctness_timeout_s:g} s, timing {settings.timing_timeout_s:g} s."
+    )
