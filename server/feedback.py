@@ -10,8 +10,8 @@ from .outcome import (
     BuildFailed,
     Crashed,
     Infrastructure,
-    OutOfMemory,
     Outcome,
+    OutOfMemory,
     Passed,
     Raised,
     Rejected,
@@ -24,7 +24,7 @@ MESSAGE_CAP = 4000
 _DOING = {
     "compile": "building and constructing ModelNew",
     "correctness": "running forward on the correctness inputs",
-    "timing": "the timed runs",
+    "timing": "running forward in the timed runs",
 }
 _CLOCKS = {
     "events": "CUDA events",
@@ -122,7 +122,7 @@ def _timed_out(outcome: TimedOut) -> str:
 
 def _wrong_where(outcome: WrongOutput) -> str:
     if outcome.stage == "timing":
-        return "Wrong output in a timed run, though the correctness trials passed: results may not be reused."
+        return "Wrong output in a timed run, though the correctness trials passed: each call must compute anew."
     return "Built and ran, but the output is not the reference's."
 
 

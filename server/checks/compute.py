@@ -65,9 +65,7 @@ def _method(node: ast.Call, target: ast.Attribute, tensors: Tensors) -> Iterator
     if base_name(target.attr) in COMPUTE and tensors.is_tensor(target.value):
         yield _finding(node, f"`.{target.attr}()` on a tensor in forward computes in PyTorch: {_OWN}")
     elif target.attr == "numpy" and tensors.is_tensor(target.value):
-        yield _finding(
-            node, "`.numpy()` in forward takes the data out of PyTorch: work on it in your own kernel"
-        )
+        yield _finding(node, "`.numpy()` in forward takes the data out of PyTorch: work on it in your own kernel")
 
 
 def _finding(node: ast.AST, message: str) -> Finding:

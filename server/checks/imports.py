@@ -112,9 +112,7 @@ def imports(program: Program) -> Iterator[Finding]:
 def _judge_import(path: str, line: int) -> Iterator[Finding]:
     package = path.split(".")[0]
     if package not in _ALLOWED:
-        yield Finding(
-            line, "import", f"`{short(package)}` may not be imported; a kernel needs only {_LISTED}"
-        )
+        yield Finding(line, "import", f"`{short(package)}` may not be imported; a kernel needs only {_LISTED}")
         return
     parts = path.split(".")
     for end in range(2, len(parts) + 1):

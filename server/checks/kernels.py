@@ -71,9 +71,7 @@ def _inline(program: Program) -> Iterator[Finding]:
         for node in scope.nodes
         if isinstance(node, ast.Call) and scope.resolve(node.func) in _LOADERS
     ]
-    mentioned = any(
-        scope.resolve(node) in _LOADERS for scope in program.scopes for node in _references(scope)
-    )
+    mentioned = any(scope.resolve(node) in _LOADERS for scope in program.scopes for node in _references(scope))
     if not mentioned or (calls and not any(_passes(call, argument) for _, call in calls)):
         line = calls[0][1].lineno if calls else 0
         yield Finding(

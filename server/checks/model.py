@@ -30,9 +30,7 @@ def model(program: Program) -> Iterator[Finding]:
         )
     elif not any(_is_module(program.root, base) for base in bases):
         yield Finding(line, "model-base", "ModelNew must be a torch.nn.Module: class ModelNew(nn.Module)")
-    elif not any(_has_forward(current) for current in classes) and not any(
-        _unknown(program, b) for b in bases
-    ):
+    elif not any(_has_forward(current) for current in classes) and not any(_unknown(program, b) for b in bases):
         yield Finding(line, "model-forward", "ModelNew needs a forward method that takes the task's inputs")
 
 

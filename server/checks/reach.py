@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from .program import Program
 from .scopes import Scope
-from .vocabulary import is_compute, is_layer
+from .vocabulary import CREATORS, is_compute, is_layer
 
 _ENTRIES = ("forward", "__call__")
 
@@ -18,7 +18,7 @@ class Function:
     """A function or method that `forward` reaches.
 
     `layers` maps attributes of `self` to the torch.nn layer (or function) that they hold; `holders` lists
-    those that hold weights; `instances` maps them to the file's own classes; `foreign_bases` are the
+    those that hold tensors; `instances` maps them to the file's own classes; `foreign_bases` are the
     canonical paths of the class's bases outside the file.
     """
 
@@ -106,7 +106,7 @@ def _note(program: Program, function: Function, scope: Scope, name: str, value: 
         made = (scope.resolve(a.func) for a in value.args if isinstance(a, ast.Call))
         if layer := next((p for p in made if p and is_layer(p)), None):
             function.layers[name] = f"Sequential of {layer}"
-    if path.startswith("torch."):
+    if path in CREATORS or path in ("torch.nn.Parameter", "torch.nn.Buffer"):
         function.holders.add(name)
 
 
@@ -122,9 +122,7 @@ def _callees(program: Program, function: Function) -> Iterator[tuple[Scope | Non
                 yield from _attribute(program, function, node)
 
 
-def _attribute(
-    program: Program, function: Function, node: ast.Attribute
-) -> Iterator[tuple[Scope | None, Scope]]:
+def _attribute(program: Program, function: Function, node: ast.Attribute) -> Iterator[tuple[Scope | None, Scope]]:
     """`self.method`, `self.block`, `self.block.method`, `Class.method`, `super().method`."""
     owner: Scope | None = None
     match node.value:

@@ -84,13 +84,13 @@ class Scope:
     def resolve(self, node: ast.AST, depth: int = 0) -> str | None:
         """The canonical path of a name, an attribute chain, or `getattr` with a constant."""
         attributes: list[str] = []
-        current = node
+        current: ast.AST = node
         while len(attributes) <= _CHAIN_CAP:
             if isinstance(current, ast.Attribute):
                 attributes.append(current.attr)
                 current = current.value
-            elif isinstance(current, ast.Call) and (name := self._constant_getattr(current, depth)):
-                attributes.append(name)
+            elif isinstance(current, ast.Call) and (constant := self._constant_getattr(current, depth)):
+                attributes.append(constant)
                 current = current.args[0]
             else:
                 break
@@ -98,11 +98,11 @@ class Scope:
         return _canonical(".".join([base, *reversed(attributes)])) if base else None
 
     def _constant_getattr(self, call: ast.Call, depth: int) -> str | None:
-        if len(call.args) < 2 or not isinstance(call.func, ast.Name) or call.func.id != "getattr":
-            return None
-        name = call.args[1]
-        known = isinstance(name, ast.Constant) and isinstance(name.value, str)
-        return name.value if known and self.lookup("getattr", depth) == "builtins.getattr" else None
+        match call:
+            case ast.Call(func=ast.Name(id="getattr"), args=[_, ast.Constant(value=str(name)), *_]):
+                return name if self.lookup("getattr", depth) == "builtins.getattr" else None
+            case _:
+                return None
 
 
 def _canonical(path: str) -> str:

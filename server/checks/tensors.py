@@ -6,7 +6,7 @@ import ast
 
 from .reach import Function
 from .scopes import Scope
-from .vocabulary import COMPUTE, base_name, words
+from .vocabulary import COMPUTE, CREATORS, base_name, words
 
 _EVIDENCE = words(
     """
@@ -20,10 +20,6 @@ _SAME = words(
     """
 )
 _PARTS = words("T mT data weight bias")
-_CREATORS = frozenset(
-    f"torch.{name}"
-    for name in words("empty empty_like empty_strided zeros zeros_like ones ones_like full full_like rand")
-)
 _DEPTH = 8
 
 
@@ -47,7 +43,7 @@ class Tensors:
             case ast.Attribute(value=value, attr=name):
                 return name in _PARTS and (self._holds(value) or self.is_tensor(value, depth + 1))
             case ast.Call(func=ast.Attribute(value=value, attr=name)):
-                if self._function.scope.resolve(node.func) in _CREATORS:
+                if self._function.scope.resolve(node.func) in CREATORS:
                     return True
                 method = name in _SAME or base_name(name) in COMPUTE
                 return method and self.is_tensor(value, depth + 1)

@@ -49,6 +49,13 @@ col2im
 """
 COMPUTE = words(_LINEAR + _ACTIVATIONS + _REDUCTIONS + _POINTWISE + _SELECTION + _LAYERS)
 
+CREATORS = frozenset(
+    f"torch.{name}"
+    for name in words(
+        "empty empty_like empty_strided zeros zeros_like ones ones_like full full_like rand randn tensor"
+    )
+)
+
 # Names that mean the same on any receiver in C++, where a receiver's type is not known.
 UNMISTAKABLE = words(
     """
