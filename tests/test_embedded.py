@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 import torch
-
 from kernel_env.server.config import Settings
 from kernel_env.server.tasks import TaskSet
 

@@ -61,9 +61,7 @@ def folder(root: Path) -> list[TaskText]:
             if name.endswith(".py") and not name.startswith(("_", ".")):
                 texts.append(_read(Path(parent, name), root))
                 if len(texts) > MAX_FILES:
-                    raise SourceError(
-                        f"{root} holds more than {MAX_FILES} Python files; name a smaller folder"
-                    )
+                    raise SourceError(f"{root} holds more than {MAX_FILES} Python files; name a smaller folder")
     if not texts:
         raise SourceError(f"{root} holds no task file (*.py)")
     return texts

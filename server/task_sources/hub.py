@@ -24,8 +24,14 @@ _FILE = re.compile(r"level_(\d+)-.*\.parquet")
 
 def download() -> list[TaskText]:
     """All levels of the dataset; raises `SourceError` when it is neither cached nor reachable."""
+    _pyarrow()
+    return read_files(_files())
+
+
+def read_files(files: list[Path]) -> list[TaskText]:
+    """The tasks in Parquet files; raises `SourceError` when pyarrow is missing."""
     parquet = _pyarrow()
-    return [text for file in _files() for text in rows(parquet.read_table(file).to_pylist())]
+    return [text for file in files for text in rows(parquet.read_table(file).to_pylist())]
 
 
 def rows(records: list[dict[str, Any]]) -> list[TaskText]:
