@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import os
 import sys
+from importlib import import_module
 from typing import Any
 
 import numpy  # noqa: F401
 import torch
-import torch.utils.cpp_extension as cpp_extension
 
 
 class CompilerError(RuntimeError):
@@ -41,7 +41,18 @@ def prepare() -> None:
         _take_first_configuration()
 
 
+def _import_builder() -> Any:
+    """Its import asks whether CUDA is available, which would start the driver in this process."""
+    available = torch.cuda.is_available
+    torch.cuda.is_available = torch.cuda._is_compiled
+    try:
+        return import_module("torch.utils.cpp_extension")
+    finally:
+        torch.cuda.is_available = available
+
+
 def _raise_compiler_errors() -> None:
+    cpp_extension = _import_builder()
     original = cpp_extension._run_ninja_build
 
     def run_ninja_build(build_directory: str, verbose: bool, error_prefix: str) -> None:

@@ -20,6 +20,7 @@ import tempfile
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 from . import trace
@@ -235,8 +236,7 @@ class Worker:
         """The submission's private folder, gone afterwards."""
         folder = tempfile.mkdtemp(prefix="candidate-", dir=self._folder)
         try:
-            with open(f"{folder}/{trace.NAME}", "w", encoding="utf-8") as file:
-                file.write(request.code)
+            await asyncio.to_thread(Path(folder, trace.NAME).write_text, request.code, "utf-8")
             yield folder
         finally:
             await asyncio.shield(asyncio.to_thread(shutil.rmtree, folder, True))
