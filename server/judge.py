@@ -93,8 +93,12 @@ class Evaluation:
 
     def _construct(self, reference: Reference, mailbox: Mailbox) -> str:
         """Import and construct on the candidate's side; what differs in state, as a note for feedback."""
+        try:
+            self._link.call("open", mailbox.region.fds, handle=mailbox.region.handle)
+        except Ended as end:  # no line of the submission has run yet
+            message = getattr(end.outcome, "message", "") or end.outcome.kind
+            raise Ended(Infrastructure(message=f"the shared memory could not be opened: {message}")) from None
         self._link.enter("compile", self._request["build_timeout_s"])
-        self._link.call("open", mailbox.region.fds, handle=mailbox.region.handle)
         self._link.call("import")
         reply = self._link.call(
             "construct",

@@ -65,9 +65,10 @@ def open_region(handle: dict[str, Any], fds: list[int], device: torch.device) ->
     """The candidate's side: map what the judge created."""
     size = int(handle["size"])
     if device.type == "cuda":
-        raw = (ctypes.c_char * 64).from_buffer_copy(bytes.fromhex(handle["ipc"]))
+        raw = _IpcHandle.from_buffer_copy(bytes.fromhex(handle["ipc"]))
         pointer = ctypes.c_uint64()
-        _check(_cuda().cuIpcOpenMemHandle_v2(ctypes.byref(pointer), raw, 1), "cuIpcOpenMemHandle")
+        lazy = ctypes.c_uint(1)  # CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS, the only flag there is
+        _check(_cuda().cuIpcOpenMemHandle_v2(ctypes.byref(pointer), raw, lazy), "cuIpcOpenMemHandle")
         return Region(_wrap(pointer.value, size, device), handle, ())
     fd = fds.pop(0)
     pages = mmap.mmap(fd, size)
@@ -96,10 +97,16 @@ def _create_device(size: int, device: torch.device) -> Region:
         torch.cuda.empty_cache()
         code = _cuda().cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(size))
     _check(code, f"device memory for {size} bytes")
-    raw = (ctypes.c_char * 64)()
-    _check(_cuda().cuIpcGetMemHandle(raw, pointer), "cuIpcGetMemHandle")
+    raw = _IpcHandle()
+    _check(_cuda().cuIpcGetMemHandle(ctypes.byref(raw), pointer), "cuIpcGetMemHandle")
     handle = {"size": size, "ipc": bytes(raw).hex()}
     return Region(_wrap(pointer.value, size, device), handle, (), pointer.value)
+
+
+class _IpcHandle(ctypes.Structure):
+    """`CUipcMemHandle`: passed by value where a handle is opened."""
+
+    _fields_ = (("reserved", ctypes.c_char * 64),)
 
 
 class _Pointer:
