@@ -146,9 +146,7 @@ class KernelEnv(EnvClient[KernelAction, KernelObservation, KernelState]):
         finally:
             self._finish(running)
 
-    async def _begin(
-        self, message: dict[str, Any], running: object
-    ) -> tuple[ClientConnection, dict[str, Any]]:
+    async def _begin(self, message: dict[str, Any], running: object) -> tuple[ClientConnection, dict[str, Any]]:
         """Send a reset, waiting while the server is full or starting, and over a connection that dropped."""
         started = time.monotonic()
         delays = _delays(*FULL_DELAY_S)

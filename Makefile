@@ -1,0 +1,62 @@
+# Everything a checkout needs. A fresh machine has Python >= 3.11, make and git; `make demo` and
+# `make test` do the rest. Stamp files in the environment make a second run start at once.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+OLD_OPENENV := .venv-compat/openenv-0.3
+
+.DEFAULT_GOAL := help
+.PHONY: help demo serve test check lint format clean
+
+help:
+	@echo "make demo    install, then play a full episode on this machine's device"
+	@echo "make serve   install, then serve on 127.0.0.1:8000"
+	@echo "make test    install with the development tools, then check style and types and run the tests"
+	@echo "make check   style and types only"
+	@echo "make format  apply the formatter"
+	@echo "make clean   remove the environments and build output"
+
+demo: $(VENV)/.installed
+	$(BIN)/kernel-env demo
+
+serve: $(VENV)/.installed
+	$(BIN)/kernel-env serve
+
+test: check $(OLD_OPENENV)/.installed
+	$(BIN)/python -m pytest
+
+check lint: $(VENV)/.developed
+	scripts/check $(BIN)
+
+format: $(VENV)/.developed
+	$(BIN)/ruff check --fix --select I .
+	$(BIN)/ruff format .
+
+clean:
+	rm -rf $(VENV) .venv-compat build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache
+
+$(VENV)/.created:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "Python 3.11 or later is needed: make PYTHON=/path/to/python3.11"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	touch $@
+
+# torch first and exactly: the packages that depend on it accept what is there.
+$(VENV)/.torch: requirements/torch.txt | $(VENV)/.created
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r $<
+	touch $@
+
+$(VENV)/.installed: pyproject.toml | $(VENV)/.torch
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	touch $@
+
+$(VENV)/.developed: pyproject.toml | $(VENV)/.torch
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	touch $@ $(VENV)/.installed
+
+# A client of another release, for the conformance tests: its code alone, on our dependencies.
+$(OLD_OPENENV)/.installed: | $(VENV)/.created
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps \
+		--target $(OLD_OPENENV) openenv==0.3.0
+	touch $@

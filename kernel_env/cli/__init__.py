@@ -1,0 +1,29 @@
+"""The command line, `kernel-env`: one module for each command; the only part of the package that prints.
+
+Modules here import nothing heavy: torch never, openenv and the server only inside the command that needs
+them, so that `kernel-env --help` answers at once. Wrong settings end a command with one line and status 2.
+"""
+
+from __future__ import annotations
+
+import typer
+
+from . import demo, doctor, evaluate, serve, tasks
+
+app = typer.Typer(
+    name="kernel-env",
+    help="An OpenEnv environment that trains agents to write fast, correct GPU kernels.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.command("serve")(serve.serve)
+app.command("demo")(demo.demo)
+app.add_typer(tasks.app, name="tasks")
+app.command("eval")(evaluate.evaluate)
+app.command("doctor")(doctor.doctor)
+
+
+def main() -> None:
+    """The console script."""
+    app()
