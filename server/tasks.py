@@ -102,9 +102,7 @@ class TaskSet:
         """Ids of the usable tasks, of one split when given; raises `SplitError` for an unknown split."""
         if split is not None and split not in SPLITS:
             raise SplitError(f"unknown split {_short(split)}; use one of: {', '.join(SPLITS)}")
-        return tuple(
-            task.id for task in self._tasks.values() if not task.fault and split in (None, task.split)
-        )
+        return tuple(task.id for task in self._tasks.values() if not task.fault and split in (None, task.split))
 
     def get(self, task_id: str) -> Task:
         """The usable task of this id; raises `UnknownTaskError` or `BrokenTaskError`."""
@@ -130,9 +128,7 @@ class TaskSet:
 
     def with_faults(self, faults: Mapping[str, str]) -> TaskSet:
         """The same set with further tasks marked as broken: id to reason. Unknown ids are ignored."""
-        return TaskSet(
-            replace(task, fault=task.fault or faults.get(task.id)) for task in self._tasks.values()
-        )
+        return TaskSet(replace(task, fault=task.fault or faults.get(task.id)) for task in self._tasks.values())
 
     def _unknown(self, task_id: str) -> str:
         wanted = task_id.lower()

@@ -3,9 +3,7 @@
 import torch
 from torch import nn
 
-BATCH, QUERIES, KEYS, WIDTH, HEADS = (
-    (16, 256, 512, 512, 8) if torch.cuda.is_available() else (4, 96, 128, 256, 4)
-)
+BATCH, QUERIES, KEYS, WIDTH, HEADS = (16, 256, 512, 512, 8) if torch.cuda.is_available() else (4, 96, 128, 256, 4)
 
 
 class Model(nn.Module):
