@@ -19,7 +19,9 @@ from .vocabulary import COMPUTE, UNMISTAKABLE, base_name, words
 _LOOKS_NATIVE = re.compile(
     r"#\s*include|__global__|__device__|PYBIND11_MODULE|TORCH_LIBRARY|\btorch::|\bat::|\bc10::|extern\s+\"C\""
 )
-_ATEN = re.compile(r"(?<![\w:])(?:at|torch)\s{0,4}::\s{0,4}((?:\w{1,64}\s{0,4}::\s{0,4}){0,4})(\w{1,64})")
+_ATEN = re.compile(
+    r"(?<![\w:])(?:::\s{0,4})?(?:at|torch)\s{0,4}::\s{0,4}((?:\w{1,64}\s{0,4}::\s{0,4}){0,4})(\w{1,64})"
+)
 _METHOD = re.compile(rf"(?:\.|->)\s{{0,4}}({'|'.join(sorted(UNMISTAKABLE))})\s{{0,4}}\(")
 _BACKENDS = words("native cpu meta _ops compositeexplicitautograd compositeimplicitautograd")
 _LIBRARIES_OF_TORCH = words("nn jit linalg fft special inductor")

@@ -11,11 +11,13 @@ import ast
 import builtins
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TypeGuard
 
 _BUILTINS = frozenset(dir(builtins))
 _CHAIN_CAP = 16
 _ALIAS_CAP = 8
+_OPENS_SCOPE = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+_CHILDLESS = (ast.Name, ast.Constant)
+_MARKS = (ast.expr_context, ast.operator, ast.unaryop, ast.boolop, ast.cmpop)
 
 ScopeNode = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
@@ -125,26 +127,39 @@ def index(tree: ast.Module) -> list[Scope]:
             continue
         scope.nodes.append(node)
         _bind(node, scope)
-        inside: list[ast.AST] = []
-        if isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
-            inner = Scope(node, scope)
-            for parameter in inner.parameters():
-                inner.bind(parameter.arg, None)
-            scope.children.append(inner)
+        if isinstance(node, _OPENS_SCOPE):
+            inner = _open(node, scope)
             scopes.append(inner)
-            inside = [*node.body] if isinstance(node.body, list) else [node.body]
-            pending.extend((child, inner) for child in reversed(inside))
-        skipped = {id(child) for child in inside}
-        if _names_value(node):
-            # Bound with its value already; its Store node would count as a second binding.
-            skipped.add(id(node.targets[0]))
-        outside = [child for child in ast.iter_child_nodes(node) if id(child) not in skipped]
-        pending.extend((child, scope) for child in reversed(outside))
+            body = node.body if isinstance(node.body, list) else [node.body]
+            pending.extend((child, inner) for child in reversed(body))
+        pending.extend((child, scope) for child in reversed(_children(node)))
     return scopes
 
 
-def _names_value(node: ast.AST) -> TypeGuard[ast.Assign]:
-    return isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name)
+def _open(node: ScopeNode, outer: Scope) -> Scope:
+    inner = Scope(node, outer)
+    for parameter in inner.parameters():
+        inner.bind(parameter.arg, None)
+    outer.children.append(inner)
+    return inner
+
+
+def _children(node: ast.AST) -> list[ast.AST]:
+    """Those in the scope of `node` itself, without operators and contexts, and without the target of a
+    simple assignment, which `_bind` has read."""
+    if isinstance(node, _CHILDLESS):
+        return []
+    if isinstance(node, ast.Attribute):
+        return [node.value]
+    if isinstance(node, ast.Lambda):
+        return [node.args]
+    if isinstance(node, ast.ClassDef):
+        return [*node.decorator_list, *node.bases, *node.keywords]
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        return [*node.decorator_list, node.args, *([node.returns] if node.returns else [])]
+    if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
+        return [node.value]
+    return [child for child in ast.iter_child_nodes(node) if not isinstance(child, _MARKS)]
 
 
 def _bind(node: ast.AST, scope: Scope) -> None:
