@@ -1,0 +1,35 @@
+"""Wrong on purpose: the clamp is missing, so that elements beyond 1.5 come out wrong."""
+
+import torch
+import triton
+import triton.language as tl
+from torch import nn
+
+
+@triton.jit
+def polynomial(x, coefficients, y, cols, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    column = tl.arange(0, BLOCK)
+    mask = column < cols
+    value = tl.load(x + row * cols + column, mask=mask)
+    t = value
+    total = tl.load(coefficients + 5 * cols + column, mask=mask)
+    total = total * t + tl.load(coefficients + 4 * cols + column, mask=mask)
+    total = total * t + tl.load(coefficients + 3 * cols + column, mask=mask)
+    total = total * t + tl.load(coefficients + 2 * cols + column, mask=mask)
+    total = total * t + tl.load(coefficients + cols + column, mask=mask)
+    total = total * t + tl.load(coefficients + column, mask=mask)
+    tl.store(y + row * cols + column, value + total, mask=mask)
+
+
+class ModelNew(nn.Module):
+    def __init__(self, cols: int) -> None:
+        super().__init__()
+        self.coefficients = nn.Parameter(torch.randn(6, cols) * 0.5)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = x.contiguous()
+        y = torch.empty_like(x)
+        rows, cols = x.shape
+        polynomial[(rows,)](x, self.coefficients, y, cols, BLOCK=triton.next_power_of_2(cols))
+        return y
