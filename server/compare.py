@@ -14,7 +14,9 @@ from typing import Any
 
 import torch
 
-CHUNK = 1 << 24
+CHUNK = 1 << 25
+
+_INTEGER_OF_WIDTH = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,14 @@ def compare(got: torch.Tensor, expected: torch.Tensor, atol: float, rtol: float)
     at = worst[1]
     index = tuple(int(i) for i in torch.unravel_index(torch.tensor(at), expected.shape))
     return Mismatch(wrong, right.numel(), index, _number(left[at]), _number(right[at]))
+
+
+def same_bytes(left: torch.Tensor, right: torch.Tensor) -> bool:
+    """Bit for bit, NaN included; both flat, of one dtype and size."""
+    width = min(left.dtype.itemsize, 8)
+    a, b = left.view(_INTEGER_OF_WIDTH[width]), right.view(_INTEGER_OF_WIDTH[width])
+    chunks = range(0, a.numel(), CHUNK)
+    return all(torch.equal(a[start : start + CHUNK], b[start : start + CHUNK]) for start in chunks)
 
 
 def _compare_chunk(got: torch.Tensor, expected: torch.Tensor, atol: float, rtol: float) -> tuple[int, float, int]:

@@ -8,6 +8,7 @@ this process is `Infrastructure`. A device context that has gone bad ends this p
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import os
 import secrets
@@ -61,6 +62,7 @@ class Evaluation:
         finally:
             if self._mailbox is not None:
                 self._mailbox.close()
+            gc.collect()
             if self._device.type == "cuda":
                 torch.cuda.empty_cache()
 

@@ -57,20 +57,21 @@ def dtype_name(dtype: torch.dtype) -> str:
 def flatten(value: Any) -> tuple[Any, list[torch.Tensor]]:
     """A JSON skeleton of `value` and its tensors in order; raises `LayoutError` for other objects."""
     tensors: list[torch.Tensor] = []
+    return _walk(value, tensors), tensors
 
-    def walk(node: Any) -> Any:
-        if isinstance(node, torch.Tensor):
-            tensors.append(node)
-            return {"tensor": len(tensors) - 1}
-        if isinstance(node, (list, tuple)):
-            return {"tuple" if isinstance(node, tuple) else "list": [walk(item) for item in node]}
-        if isinstance(node, dict) and all(isinstance(key, str) for key in node):
-            return {"dict": {key: walk(item) for key, item in node.items()}}
-        if node is None or isinstance(node, (bool, int, float, str)):
-            return {"value": node}
-        raise LayoutError(f"{type(node).__name__} is neither a tensor nor a plain value")
 
-    return walk(value), tensors
+def _walk(node: Any, tensors: list[torch.Tensor]) -> Any:
+    # Not a closure of `flatten`: a recursive one is a cycle, which keeps the tensors alive until a collection.
+    if isinstance(node, torch.Tensor):
+        tensors.append(node)
+        return {"tensor": len(tensors) - 1}
+    if isinstance(node, (list, tuple)):
+        return {"tuple" if isinstance(node, tuple) else "list": [_walk(item, tensors) for item in node]}
+    if isinstance(node, dict) and all(isinstance(key, str) for key in node):
+        return {"dict": {key: _walk(item, tensors) for key, item in node.items()}}
+    if node is None or isinstance(node, (bool, int, float, str)):
+        return {"value": node}
+    raise LayoutError(f"{type(node).__name__} is neither a tensor nor a plain value")
 
 
 def unflatten(skeleton: Any, tensors: list[torch.Tensor]) -> Any:

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from . import memory
+from .compare import same_bytes
 from .layout import Slot, flatten, load, place, raw, store
 from .reference import Reference, TaskFault, describe
 
@@ -73,13 +74,10 @@ class Mailbox:
         return load(entry.output_slots, self.region)
 
     def mutated(self, entry: InputSet) -> bool:
-        """Do the shared inputs still hold what the judge put there?"""
+        """Do the shared inputs no longer hold what the judge put there?"""
         _, tensors = flatten(entry.private)
         return not all(
-            torch.equal(
-                self.region.typed(slot.offset, slot.span, tensor.dtype).view(torch.uint8),
-                raw(tensor, slot).contiguous().view(torch.uint8),
-            )
+            same_bytes(self.region.typed(slot.offset, slot.span, tensor.dtype), raw(tensor, slot))
             for tensor, slot in zip(tensors, entry.input_slots, strict=True)
             if slot.span
         )

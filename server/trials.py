@@ -18,6 +18,8 @@ from .mailbox import InputSet, Mailbox
 from .outcome import WrongOutput
 from .reference import Reference
 
+SPARE_BYTES = 1 << 30
+
 
 def run_trials(
     link: CandidateLink,
@@ -49,9 +51,8 @@ def run_trials(
 
 
 def expected_outputs(reference: Reference, inputs: list[Any]) -> list[torch.Tensor]:
-    """The reference's outputs, flat and dense, none of them sharing memory with an input."""
-    _, outputs = flatten(reference(inputs))
-    return [output.contiguous().clone() if output.numel() else output for output in outputs]
+    """The reference's outputs, flat and dense."""
+    return [output.contiguous() for output in flatten(reference(inputs))[1]]
 
 
 def wrong_answer(mailbox: Mailbox, entry: InputSet, atol: float, rtol: float) -> str | None:
@@ -66,9 +67,11 @@ def wrong_answer(mailbox: Mailbox, entry: InputSet, atol: float, rtol: float) ->
 
 
 def settle(device: torch.device) -> None:
-    """The judge's own work is done before a candidate's begins."""
+    """The judge's own work is done, and memory it only caches is free, before a candidate's turn begins."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
+        if torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device) > SPARE_BYTES:
+            torch.cuda.empty_cache()
 
 
 def _versions(inputs: list[Any]) -> list[int]:
