@@ -9,13 +9,18 @@ import asyncio
 import json
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
 from rich.text import Text
 
 from .console import USAGE, fail, leave_gradio_out, load_tasks, out, progress, settings_from
+
+if TYPE_CHECKING:
+    from kernel_env.server.config import Settings
+    from kernel_env.server.outcome import EvaluationRequest
+    from kernel_env.server.pool import Pool
 
 LANGUAGES = ("triton", "cuda", "cpp")
 READY_S = 300.0
@@ -113,13 +118,12 @@ def _evaluate_here(options: dict[str, str | None], code: str, task_id: str, lang
     return asyncio.run(_run(settings, request))
 
 
-async def _run(settings: Any, request: Any) -> Verdict:
+async def _run(settings: Settings, request: EvaluationRequest) -> Verdict:
     from kernel_env.server.feedback import feedback
-    from kernel_env.server.local import LocalPool
     from kernel_env.server.outcome import Passed
     from kernel_env.server.reward import reward
 
-    pool = LocalPool(settings)
+    pool = _pool(settings)
     try:
         with progress("Starting a worker"):
             await pool.start()
@@ -139,5 +143,13 @@ async def _run(settings: Any, request: Any) -> Verdict:
         "correct": isinstance(outcome, Passed),
         "reward": reward(outcome, settings.reward),
         **{n: getattr(timing, n, None) for n in ("speedup", "runtime_ms", "ref_runtime_ms")},
+        "mock": evaluation.device.kind == "mock",
         "metadata": evaluation.model_dump(exclude={"outcome"}),
     }
+
+
+def _pool(settings: Settings) -> Pool:
+    from kernel_env.server.local import LocalPool
+    from kernel_env.server.mock import MockPool
+
+    return MockPool(settings) if settings.evaluator == "mock" else LocalPool(settings)
