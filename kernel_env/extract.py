@@ -54,7 +54,7 @@ class _Block:
 def extract_code(text: str) -> str:
     """The code in `text`: the last fence that defines `ModelNew`, else code before the first fence that
     defines it, else the last fence, else `text` itself, unchanged."""
-    lead, fenced = _blocks(text.replace("\r\n", "\n").split("\n"))
+    lead, fenced = _blocks(text.replace("\r\n", "\n").removesuffix("\n").split("\n"))
     if not fenced:
         return text
     codes = [block.text() for block in fenced]

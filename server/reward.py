@@ -59,6 +59,4 @@ def reward(outcome: Outcome, kind: RewardKind) -> float:
     timing, roofline = outcome.timing, outcome.roofline
     if kind == "speedup":
         return speedup_reward(True, timing.speedup if timing else None)
-    return roofline_reward(
-        True, roofline.t_min_ms if roofline else None, timing.runtime_ms if timing else None
-    )
+    return roofline_reward(True, roofline.t_min_ms if roofline else None, timing.runtime_ms if timing else None)

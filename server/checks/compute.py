@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from .findings import Finding, short
 from .program import Program
 from .reach import Function, reached_from_forward
+from .scopes import Scope
 from .tensors import Tensors
 from .vocabulary import COMPUTE, base_name, is_compute, is_layer
 
@@ -22,15 +23,23 @@ _OWN = "compute it in your own kernel"
 def compute_in_forward(program: Program) -> Iterator[Finding]:
     for function in reached_from_forward(program):
         tensors = Tensors(function)
+        exempt: set[ast.expr] = set()
         for scope in function.scope.tree():
             for node in scope.nodes:
-                path = scope.resolve(node) if isinstance(node, (ast.Name, ast.Attribute, ast.Call)) else None
-                if path is not None and is_compute(path):
-                    yield _finding(node, f"`{short(path)}` in forward computes in PyTorch: {_OWN}")
+                if isinstance(node, ast.Call):
+                    if node.args and tensors.is_host_data(node.args[0]):
+                        exempt.add(node.func)
+                    yield from _call(node, function, tensors)
+                if isinstance(node, (ast.Name, ast.Attribute, ast.Call)) and node not in exempt:
+                    yield from _reference(node, scope)
                 elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
                     yield _finding(node, f"`@` in forward multiplies matrices in PyTorch: {_OWN}")
-                elif isinstance(node, ast.Call):
-                    yield from _call(node, function, tensors)
+
+
+def _reference(node: ast.expr, scope: Scope) -> Iterator[Finding]:
+    path = scope.resolve(node)
+    if path is not None and is_compute(path):
+        yield _finding(node, f"`{short(path)}` in forward computes in PyTorch: {_OWN}")
 
 
 def _call(node: ast.Call, function: Function, tensors: Tensors) -> Iterator[Finding]:
@@ -50,14 +59,14 @@ def _call(node: ast.Call, function: Function, tensors: Tensors) -> Iterator[Find
 def _layer_name(target: ast.expr, function: Function) -> str | None:
     """`self.conv` of `self.conv(x)` if it holds a layer of torch.nn; likewise `nn.Conv2d(...)(x)`."""
     if isinstance(target, ast.Attribute) and function.is_self(target.value):
-        layer = function.layers.get(target.attr)
+        layer = function.attributes.layers.get(target.attr)
         return f"self.{target.attr} ({layer})" if layer else None
     if isinstance(target, ast.Call):
         path = function.scope.resolve(target.func)
         if path is not None and is_layer(path):
             return short(path)
         if isinstance(target.func, ast.Name) and target.func.id == "super":
-            return next((short(base) for base in function.foreign_bases if is_layer(base)), None)
+            return next((short(base) for base in function.attributes.bases if is_layer(base)), None)
     return None
 
 

@@ -12,9 +12,10 @@ from .vocabulary import words
 
 _ALLOWED = words(
     """
-    torch triton numpy math cmath typing typing_extensions os sys functools itertools contextlib
-    dataclasses collections enum operator textwrap string re warnings time tempfile pathlib hashlib abc
-    copy types numbers random struct json logging uuid platform shutil bisect heapq traceback __future__
+    torch triton numpy math cmath typing typing_extensions os sys functools itertools contextlib dataclasses
+    collections enum operator textwrap string re warnings time tempfile pathlib hashlib abc copy types
+    numbers random struct json logging uuid platform shutil bisect heapq traceback statistics fractions
+    decimal __future__
     """
 )
 _LISTED = "torch, triton, numpy, math, typing, functools, itertools, contextlib, os, tempfile and the like"

@@ -66,14 +66,14 @@ def _launches(node: ast.AST) -> bool:
 def _inline(program: Program) -> Iterator[Finding]:
     argument = _SOURCES[program.language]
     calls = [
-        (scope, node)
+        node
         for scope in program.scopes
         for node in scope.nodes
         if isinstance(node, ast.Call) and scope.resolve(node.func) in _LOADERS
     ]
     mentioned = any(scope.resolve(node) in _LOADERS for scope in program.scopes for node in _references(scope))
-    if not mentioned or (calls and not any(_passes(call, argument) for _, call in calls)):
-        line = calls[0][1].lineno if calls else 0
+    if not mentioned or (calls and not any(_passes(call, argument) for call in calls)):
+        line = calls[0].lineno if calls else 0
         yield Finding(
             line,
             "kernel-missing",
@@ -82,13 +82,13 @@ def _inline(program: Program) -> Iterator[Finding]:
         )
     elif program.language == "cuda" and not _has_text(program, "__global__"):
         yield Finding(
-            calls[0][1].lineno if calls else 0,
+            calls[0].lineno if calls else 0,
             "kernel-missing",
             "the CUDA source has no __global__ function: write a kernel of your own",
         )
-    elif not _module_used(program, [scope for scope, _ in calls]):
+    elif calls and not _module_used(program):
         yield Finding(
-            calls[0][1].lineno,
+            calls[0].lineno,
             "kernel-unused",
             "the compiled module is never used by ModelNew: call it in forward",
         )
@@ -110,31 +110,28 @@ def _has_text(program: Program, text: str) -> bool:
     )
 
 
-def _module_used(program: Program, callers: list[Scope]) -> bool:
-    used = _mentioned_from(program, "ModelNew")
-    if "load_inline" in used or "load" in used or "ops" in used or not callers:
-        return True
-    return any(name in used for name in _local_names(program))
-
-
-def _local_names(program: Program) -> set[str]:
-    """The loaders' names in this file."""
-    return {name for scope in program.scopes for name, path in scope.imports.items() if path in _LOADERS}
+def _module_used(program: Program) -> bool:
+    """Whether ModelNew leads to the call of a loader, or to `torch.ops`, where a library registers itself."""
+    aliases = {name for scope in program.scopes for name, path in scope.imports.items() if path in _LOADERS}
+    return not _mentioned_from(program, "ModelNew").isdisjoint({"load_inline", "load", "ops"} | aliases)
 
 
 def _mentioned_from(program: Program, start: str) -> set[str]:
     """Every identifier that code reached from `start` mentions."""
-    edges: dict[str, set[str]] = {}
-    for statement in program.tree.body:
-        mentioned, bound = _identifiers(statement)
-        for name in bound:
-            edges.setdefault(name, set()).update(mentioned)
+    imported = program.root.imports.keys()
+    statements = [_identifiers(statement) for statement in program.tree.body]
+    homes: dict[str, list[int]] = {}
+    for position, (_, bound) in enumerate(statements):
+        for name in bound - imported:
+            homes.setdefault(name, []).append(position)
     reached = {start}
     pending = [start]
     while pending:
-        for name in edges.get(pending.pop(), set()) - reached:
-            reached.add(name)
-            pending.append(name)
+        for position in homes.pop(pending.pop(), []):
+            new = statements[position][0] - reached
+            reached |= new
+            pending += new
+            statements[position][0].clear()
     return reached
 
 

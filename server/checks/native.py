@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from itertools import islice
 
 from .cpp import code_only
 from .findings import Finding, short
@@ -36,6 +37,9 @@ _PREFIXES = (
     "_fused_",
     "_scaled_",
 )
+
+# Each hit costs a look for its line; an agent needs to see a few.
+_HITS_CAP = 20
 
 _COMPUTES = "computes in PyTorch: compute it in your own kernel"
 _DISPATCH = "works round PyTorch's dispatcher: not allowed"
@@ -127,7 +131,7 @@ def _pieces(node: ast.expr) -> Iterator[ast.expr]:
 
 def _scan(program: Program, node: ast.expr, text: str) -> Iterator[Finding]:
     code = code_only(text)
-    for offset, rule, message in _hits(code):
+    for offset, rule, message in islice(_hits(code), _HITS_CAP):
         yield Finding(_line(program, node, text, code.count("\n", 0, offset)), rule, message)
 
 

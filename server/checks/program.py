@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 # `warnings.catch_warnings` swaps a global; two threads inside it at once could leave it swapped.
 _PARSING = Lock()
+# Far above any honest class, and low enough that no text can make lookups slow.
+_BASES_CAP = 32
 
 
 @dataclass
@@ -34,6 +36,8 @@ class Program:
     scopes: list[Scope]
     classes: dict[str, Scope] = field(default_factory=dict)
     functions: dict[str, Scope] = field(default_factory=dict)
+    _lineages: dict[Scope, list[Scope]] = field(default_factory=dict)
+    _methods: dict[Scope, dict[str, Scope]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for scope in self.root.children:
@@ -48,21 +52,27 @@ class Program:
 
     def base_classes(self, scope: Scope) -> list[Scope]:
         """`scope` (a class of the file's top level) and those of its bases that the file defines."""
+        found = self._lineages.get(scope)
+        if found is not None:
+            return found
         found = [scope]
         for current in found:
             assert isinstance(current.node, ast.ClassDef)
-            for base in current.node.bases:
-                known = self.classes.get(base.id) if isinstance(base, ast.Name) else None
-                if known is not None and known not in found:
-                    found.append(known)
+            known = [self.classes.get(base.id) for base in current.node.bases if isinstance(base, ast.Name)]
+            found += [base for base in known[:_BASES_CAP] if base is not None and base not in found]
+            if len(found) > _BASES_CAP:
+                break
+        self._lineages[scope] = found
         return found
 
     def method(self, scope: Scope, name: str) -> Scope | None:
         """The method `name` of a class, its own or from a base in the file."""
         for current in self.base_classes(scope):
-            for child in reversed(current.children):
-                if child.name == name:
-                    return child
+            own = self._methods.get(current)
+            if own is None:
+                own = self._methods[current] = {child.name: child for child in current.children}
+            if name in own:
+                return own[name]
         return None
 
 
@@ -83,6 +93,8 @@ def load(code: str, language: Language, max_bytes: int) -> Program | Rejected | 
         tree = _parse(code)
     except SyntaxError as error:
         return BuildFailed(message=_syntax_message(error))
+    except ValueError as error:
+        return BuildFailed(message=short(f"ValueError: {error}", 200))
     except (RecursionError, MemoryError):
         return Rejected(rule="nesting", message="the code is nested too deeply to parse: write it flatter")
     scopes = index(tree)

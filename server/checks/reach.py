@@ -11,24 +11,33 @@ from .scopes import Scope
 from .vocabulary import CREATORS, is_compute, is_layer
 
 _ENTRIES = ("forward", "__call__")
+# Nodes to follow; a submission that goes on for longer is left to the dispatch guard.
+_NODE_BUDGET = 300_000
+
+
+@dataclass
+class Attributes:
+    """What the methods of a class assign to attributes of `self`.
+
+    `layers` maps them to the torch.nn layer (or function) that they hold; `holders` lists those that hold
+    tensors; `instances` maps them to the file's own classes; `bases` are the canonical paths of the class's
+    bases outside the file.
+    """
+
+    layers: dict[str, str] = field(default_factory=dict)
+    holders: set[str] = field(default_factory=set)
+    instances: dict[str, Scope] = field(default_factory=dict)
+    bases: list[str] = field(default_factory=list)
 
 
 @dataclass
 class Function:
-    """A function or method that `forward` reaches.
-
-    `layers` maps attributes of `self` to the torch.nn layer (or function) that they hold; `holders` lists
-    those that hold tensors; `instances` maps them to the file's own classes; `foreign_bases` are the
-    canonical paths of the class's bases outside the file.
-    """
+    """A function, or a method of the class `owner`, that `forward` reaches."""
 
     scope: Scope
-    owner: Scope | None = None
-    self_name: str | None = None
-    layers: dict[str, str] = field(default_factory=dict)
-    holders: set[str] = field(default_factory=set)
-    instances: dict[str, Scope] = field(default_factory=dict)
-    foreign_bases: list[str] = field(default_factory=list)
+    owner: Scope | None
+    self_name: str | None
+    attributes: Attributes
 
     def is_self(self, node: ast.expr) -> bool:
         return self.self_name is not None and isinstance(node, ast.Name) and node.id == self.self_name
@@ -39,118 +48,118 @@ def reached_from_forward(program: Program) -> list[Function]:
     model = program.classes.get("ModelNew")
     if model is None:
         return []
+    known: dict[Scope | None, Attributes] = {None: Attributes()}
     found: list[Function] = []
-    seen: set[tuple[int, int]] = set()
-    pending = [(model, entry) for entry in (program.method(model, name) for name in _ENTRIES) if entry]
-    queue: list[tuple[Scope | None, Scope]] = list(pending)
+    seen: set[tuple[Scope | None, Scope]] = set()
+    queue = list(_entries(program, model))
+    budget = _NODE_BUDGET
     for owner, scope in queue:
-        if scope.kernel or (id(owner), id(scope)) in seen:
+        if scope.kernel or (owner, scope) in seen or budget < 0:
             continue
-        seen.add((id(owner), id(scope)))
-        function = _function(program, owner, scope)
+        seen.add((owner, scope))
+        if owner is not None and owner not in known:
+            methods = [method for base in program.base_classes(owner) for method in base.children]
+            known[owner] = _attributes(program, owner, methods)
+            budget -= len(methods) + sum(len(method.nodes) for method in methods)
+        function = Function(scope, owner, _self_name(scope) if owner else None, known[owner])
         found.append(function)
+        budget -= sum(len(inner.nodes) for inner in scope.tree())
         queue.extend(_callees(program, function))
     return found
 
 
-def _function(program: Program, owner: Scope | None, scope: Scope) -> Function:
-    function = Function(scope, owner)
-    if owner is None:
-        return function
+def _self_name(scope: Scope) -> str | None:
     node = scope.node
     static = isinstance(node, ast.FunctionDef) and any(
         isinstance(d, ast.Name) and d.id == "staticmethod" for d in node.decorator_list
     )
     parameters = scope.parameters()
-    function.self_name = parameters[0].arg if parameters and not static else None
+    return parameters[0].arg if parameters and not static else None
+
+
+def _attributes(program: Program, owner: Scope, methods: list[Scope]) -> Attributes:
+    attributes = Attributes()
     for current in program.base_classes(owner):
         assert isinstance(current.node, ast.ClassDef)
         resolved = (program.root.resolve(base) for base in current.node.bases)
-        function.foreign_bases += [path for path in resolved if path is not None]
-        for method in current.children:
-            _read_attributes(program, method, function)
-    return function
+        attributes.bases += [path for path in resolved if path is not None]
+    for method in methods:
+        _read(program, method, attributes)
+    return attributes
 
 
-def _read_attributes(program: Program, method: Scope, function: Function) -> None:
+def _read(program: Program, method: Scope, attributes: Attributes) -> None:
     """Note what `method` assigns to attributes of its own `self`."""
-    parameters = method.parameters()
-    if not parameters:
-        return
-    for scope in method.tree():
+    name = _self_name(method)
+    for scope in method.tree() if name else []:
         for node in scope.nodes:
-            if not isinstance(node, ast.Assign):
-                continue
-            for target in node.targets:
-                if (
-                    isinstance(target, ast.Attribute)
-                    and isinstance(target.value, ast.Name)
-                    and target.value.id == parameters[0].arg
-                ):
-                    _note(program, function, scope, target.attr, node.value)
+            for target in node.targets if isinstance(node, ast.Assign) else []:
+                match target:
+                    case ast.Attribute(value=ast.Name(id=owner), attr=attribute) if owner == name:
+                        assert isinstance(node, ast.Assign)
+                        _note(program, attributes, scope, attribute, node.value)
+                    case _:
+                        pass
 
 
-def _note(program: Program, function: Function, scope: Scope, name: str, value: ast.expr) -> None:
+def _note(program: Program, attributes: Attributes, scope: Scope, name: str, value: ast.expr) -> None:
     path = scope.resolve(value)
     if path is not None and is_compute(path):
-        function.layers[name] = path
+        attributes.layers[name] = path
     if not isinstance(value, ast.Call):
         return
     if isinstance(value.func, ast.Name) and value.func.id in program.classes:
-        function.instances[name] = program.classes[value.func.id]
+        attributes.instances[name] = program.classes[value.func.id]
         return
     path = scope.resolve(value.func) or ""
     if is_layer(path):
-        function.layers[name] = path
+        attributes.layers[name] = path
     elif path == "torch.nn.Sequential":
         made = (scope.resolve(a.func) for a in value.args if isinstance(a, ast.Call))
         if layer := next((p for p in made if p and is_layer(p)), None):
-            function.layers[name] = f"Sequential of {layer}"
+            attributes.layers[name] = f"Sequential of {layer}"
     if path in CREATORS or path in ("torch.nn.Parameter", "torch.nn.Buffer"):
-        function.holders.add(name)
+        attributes.holders.add(name)
 
 
 def _callees(program: Program, function: Function) -> Iterator[tuple[Scope | None, Scope]]:
     for scope in function.scope.tree():
         for node in scope.nodes:
-            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+            if isinstance(node, ast.Attribute):
+                yield from _through_attribute(program, function, node)
+            elif isinstance(node, ast.Name) and not scope.is_local(node.id):
                 if node.id in program.functions:
                     yield None, program.functions[node.id]
                 elif node.id in program.classes:
                     yield from _entries(program, program.classes[node.id])
-            elif isinstance(node, ast.Attribute):
-                yield from _attribute(program, function, node)
 
 
-def _attribute(program: Program, function: Function, node: ast.Attribute) -> Iterator[tuple[Scope | None, Scope]]:
+def _through_attribute(
+    program: Program, function: Function, node: ast.Attribute
+) -> Iterator[tuple[Scope | None, Scope]]:
     """`self.method`, `self.block`, `self.block.method`, `Class.method`, `super().method`."""
+    instances = function.attributes.instances
     owner: Scope | None = None
     match node.value:
-        case ast.Name(id=name) if function.is_self(node.value):
-            if node.attr in function.instances:
-                yield from _entries(program, function.instances[node.attr])
+        case ast.Name() if function.is_self(node.value):
+            if node.attr in instances:
+                yield from _entries(program, instances[node.attr])
             owner = function.owner
         case ast.Name(id=name):
             owner = program.classes.get(name)
         case ast.Attribute(value=inner, attr=name) if function.is_self(inner):
-            owner = function.instances.get(name)
-        case ast.Call(func=ast.Name(id="super")):
-            yield from _super(program, function, node.attr)
+            owner = instances.get(name)
+        case ast.Call(func=ast.Name(id="super")) if function.owner is not None:
+            for base in program.base_classes(function.owner)[1:]:
+                if method := program.method(base, node.attr):
+                    yield function.owner, method
         case _:
             pass
-    method = program.method(owner, node.attr) if owner is not None else None
-    if method is not None:
+    if owner is not None and (method := program.method(owner, node.attr)):
         yield owner, method
 
 
-def _super(program: Program, function: Function, name: str) -> Iterator[tuple[Scope | None, Scope]]:
-    if function.owner is not None:
-        for base in program.base_classes(function.owner)[1:]:
-            if method := program.method(base, name):
-                yield function.owner, method
-
-
-def _entries(program: Program, scope: Scope) -> Iterator[tuple[Scope | None, Scope]]:
+def _entries(program: Program, owner: Scope) -> Iterator[tuple[Scope | None, Scope]]:
     for name in _ENTRIES:
-        if method := program.method(scope, name):
-            yield scope, method
+        if method := program.method(owner, name):
+            yield owner, method

@@ -70,6 +70,15 @@ class Scope:
         target = self.root if name in self.outer else self
         target.values.setdefault(name, []).append(value)
 
+    def is_local(self, name: str) -> bool:
+        """Whether a scope between here and the module binds `name`, which then hides the module's."""
+        scope: Scope | None = self
+        while scope is not None and scope.parent is not None:
+            if name in scope.values and not isinstance(scope.node, ast.ClassDef):
+                return True
+            scope = scope.parent
+        return False
+
     def lookup(self, name: str, depth: int = 0) -> str | None:
         scope: Scope | None = self
         while scope is not None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 
 from .reach import Function
-from .scopes import Scope
 from .vocabulary import COMPUTE, CREATORS, base_name, words
 
 _EVIDENCE = words(
@@ -28,9 +27,12 @@ class Tensors:
 
     def __init__(self, function: Function) -> None:
         self._function = function
+        self._attributes = function.attributes
+        self._values = self._assignments()
         self._names = self._parameters()
+        # Twice, for names that are assigned from names assigned further down.
         for _ in range(2):
-            self._names |= self._assigned()
+            self._names |= {name for name, values in self._values.items() if any(map(self.is_tensor, values))}
 
     def is_tensor(self, node: ast.expr, depth: int = 0) -> bool:
         if depth > _DEPTH:
@@ -39,7 +41,7 @@ class Tensors:
             case ast.Name(id=name):
                 return name in self._names
             case ast.Attribute(value=value, attr=name) if self._function.is_self(value):
-                return name in self._function.holders and name not in self._function.layers
+                return name in self._attributes.holders and name not in self._attributes.layers
             case ast.Attribute(value=value, attr=name):
                 return name in _PARTS and (self._holds(value) or self.is_tensor(value, depth + 1))
             case ast.Call(func=ast.Attribute(value=value, attr=name)):
@@ -54,12 +56,23 @@ class Tensors:
             case _:
                 return False
 
+    def is_host_data(self, node: ast.expr) -> bool:
+        """`torch.tensor([...])` without a device, or a name for it: an autotuner's statistics, say."""
+        if isinstance(node, ast.Name):
+            values = self._values.get(node.id, [])
+            return bool(values) and all(isinstance(v, ast.Call) and self.is_host_data(v) for v in values)
+        return (
+            isinstance(node, ast.Call)
+            and self._function.scope.resolve(node.func) == "torch.tensor"
+            and all(keyword.arg not in ("device", None) for keyword in node.keywords)
+        )
+
     def _holds(self, node: ast.expr) -> bool:
         """`self.fc` of `self.fc.weight`."""
         return (
             isinstance(node, ast.Attribute)
             and self._function.is_self(node.value)
-            and node.attr in self._function.layers
+            and node.attr in self._attributes.layers
         )
 
     def _parameters(self) -> set[str]:
@@ -71,7 +84,7 @@ class Tensors:
             for node in inner.nodes
             if isinstance(node, ast.Attribute) and node.attr in _EVIDENCE and isinstance(node.value, ast.Name)
         }
-        forward = scope.name == "forward" and "torch.nn.Module" in self._function.foreign_bases
+        forward = scope.name == "forward" and any(b.startswith("torch.nn.") for b in self._attributes.bases)
         names: set[str] = set()
         for parameter in scope.parameters():
             if parameter.arg == self._function.self_name:
@@ -83,17 +96,13 @@ class Tensors:
                 names.add(parameter.arg)
         return names
 
-    def _assigned(self) -> set[str]:
-        return {
-            name
-            for inner in self._function.scope.tree()
-            for name, values in inner.values.items()
-            if _all_known(inner, name) and any(v is not None and self.is_tensor(v) for v in values)
-        }
-
-
-def _all_known(scope: Scope, name: str) -> bool:
-    """False for loop variables and the like, whose values are not in the text."""
-    return all(value is not None for value in scope.values[name]) or name in {
-        parameter.arg for parameter in scope.parameters()
-    }
+    def _assignments(self) -> dict[str, list[ast.expr]]:
+        """The values of each local name, without loop variables and the like, whose values are not told."""
+        found: dict[str, list[ast.expr]] = {}
+        for inner in self._function.scope.tree():
+            parameters = {parameter.arg for parameter in inner.parameters()}
+            for name, values in inner.values.items():
+                known = [value for value in values if value is not None]
+                if len(known) == len(values) or name in parameters:
+                    found.setdefault(name, []).extend(known)
+        return found

@@ -51,9 +51,7 @@ COMPUTE = words(_LINEAR + _ACTIVATIONS + _REDUCTIONS + _POINTWISE + _SELECTION +
 
 CREATORS = frozenset(
     f"torch.{name}"
-    for name in words(
-        "empty empty_like empty_strided zeros zeros_like ones ones_like full full_like rand randn tensor"
-    )
+    for name in words("empty empty_like empty_strided zeros zeros_like ones ones_like full full_like rand randn")
 )
 
 # Names that mean the same on any receiver in C++, where a receiver's type is not known.
