@@ -1,0 +1,82 @@
+"""What every episode shares: settings, tasks, the pool and the event log, with their common lifetime.
+
+Created once for each application; free of work until `start`. Knows nothing of sessions and frames.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from .config import Settings
+from .eventlog import EventLog
+from .outcome import Device
+from .pool import Pool
+from .protocol import Refusal
+from .tasks import TaskSet
+
+START_WAIT_S = 120.0
+CLOSE_WAIT_S = 20.0
+
+_RUNNABLE: dict[str, tuple[str, ...]] = {
+    "cuda": ("triton", "cuda"),
+    "cpu": ("triton", "cpp"),
+    "mock": ("triton", "cuda", "cpp"),
+}
+_logger = logging.getLogger(__name__)
+
+
+@dataclass
+class Backend:
+    """`loop` is the server's event loop once it runs, for callers in other threads."""
+
+    settings: Settings
+    tasks: TaskSet
+    pool: Pool
+    log: EventLog
+    loop: asyncio.AbstractEventLoop | None = field(default=None, repr=False)
+    visitors: int = 0
+
+    async def start(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        await self.pool.start()
+
+    async def close(self) -> None:
+        """End the pool within a bound, then flush the log."""
+        try:
+            async with asyncio.timeout(CLOSE_WAIT_S):
+                await self.pool.close()
+        except TimeoutError:
+            _logger.error("the pool did not end within %g s", CLOSE_WAIT_S)
+        await asyncio.to_thread(self.log.close)
+
+    @contextmanager
+    def visit(self) -> Iterator[None]:
+        """A step outside any session; as many at one time as there may be sessions. Raises `Refusal`."""
+        limit = self.settings.max_sessions
+        if self.visitors >= limit:
+            raise Refusal("CAPACITY_REACHED", f"{limit} HTTP steps are running; try again later")
+        self.visitors += 1
+        try:
+            yield
+        finally:
+            self.visitors -= 1
+
+    async def device(self) -> Device:
+        """A device that can evaluate, waited for within a bound. Raises `Refusal`."""
+        device = await self.pool.ready(START_WAIT_S)
+        if device is not None:
+            return device
+        health = self.pool.health()
+        told = f": {health['message']}" if health.get("message") else ""
+        if health.get("state") == "failed":
+            raise Refusal("EXECUTION_ERROR", f"no device can evaluate{told}; the server needs attention")
+        raise Refusal("SERVER_STARTING", f"no device is ready yet{told}; try again, or watch /health")
+
+
+def runnable(device: Device) -> tuple[str, ...]:
+    """The languages whose submissions this device can run."""
+    return _RUNNABLE[device.kind]

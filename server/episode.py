@@ -1,0 +1,217 @@
+"""One episode: a task, up to `max_turns` submissions, the best so far.
+
+An episode changes only when an evaluation has returned, all at once: a submission that is refused or
+cancelled leaves it as it was. Infrastructure faults use up no turn; after `FAULTS` in a row the episode
+ends, so that a loop over `done` ends too. It knows nothing of sockets, sessions and repeated requests.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import time
+import uuid
+from datetime import UTC, datetime
+from typing import Any
+
+from kernel_env.extract import extract_code
+from kernel_env.models import KernelObservation, KernelState, Language
+
+from .backend import Backend, runnable
+from .feedback import feedback
+from .observation import facts, numbers, where
+from .outcome import Device, Evaluation, EvaluationRequest, Infrastructure, TaskSource
+from .problem import problem_text
+from .protocol import Refusal, encodable
+from .requests import ResetRequest, StepRequest
+from .reward import reward
+from .tasks import Task, TaskError
+
+FAULTS = 8
+ANSWER_MARGIN_S = 60.0
+
+_logger = logging.getLogger(__name__)
+
+
+class Episode:
+    """Begin one with `begin`; then `submit` until `done`."""
+
+    def __init__(self, backend: Backend, task: Task, request: ResetRequest, device: Device) -> None:
+        self.id = request.episode_id or uuid.uuid4().hex
+        self.task = task
+        self.language: Language = request.language
+        self.done = False
+        self._backend = backend
+        self._seed = request.seed
+        self._device = device
+        self._problem = problem_text(task, request.language, backend.settings, device)
+        self._turn = 0
+        self._steps = 0
+        self._faults = 0
+        self._best_speedup: float | None = None
+        self._best_reward: float | None = None
+
+    @classmethod
+    async def begin(cls, backend: Backend, request: ResetRequest) -> Episode:
+        """Choose the task, once a device is ready. Raises `Refusal`."""
+        try:
+            task = (
+                backend.tasks.pick(request.seed, request.split)
+                if request.task_id is None
+                else backend.tasks.get(request.task_id)
+            )
+        except TaskError as error:
+            raise Refusal("VALIDATION_ERROR", str(error)) from error
+        device = await backend.device()
+        languages = runnable(device)
+        if request.language not in languages:
+            raise Refusal(
+                "VALIDATION_ERROR",
+                f"language={request.language!r} does not run on this server's device ({device.kind});"
+                f" use one of: {', '.join(languages)}",
+            )
+        return cls(backend, task, request, device)
+
+    @property
+    def state(self) -> KernelState:
+        return KernelState(
+            episode_id=self.id,
+            step_count=self._steps,
+            task_id=self.task.id,
+            language=self.language,
+            split=self.task.split,
+            turn=self._turn,
+            max_turns=self._backend.settings.max_turns,
+            done=self.done,
+        )
+
+    def opening(self) -> KernelObservation:
+        """The observation of the reset; logs it."""
+        metadata = {
+            **self._identity(),
+            "seed": self._seed,
+            "level": self.task.level,
+            "languages": list(runnable(self._device)),
+            **where(self._device),
+        }
+        event = {**self._event("reset"), "seed": self._seed, **where(self._device)}
+        self._backend.log.write(event)
+        return self._observation(feedback="", metadata=metadata)
+
+    def check_open(self) -> None:
+        """Raises `Refusal` (EPISODE_DONE) when no more submissions are taken."""
+        if self.done:
+            raise Refusal("EPISODE_DONE", "the episode is done: send a reset to begin another")
+
+    async def submit(self, request: StepRequest, timeout_s: float | None = None) -> KernelObservation:
+        """Evaluate one submission, within `timeout_s` or the server's own bound. Raises `Refusal`."""
+        self.check_open()
+        started = time.monotonic()
+        evaluation = await self._evaluate(extract_code(request.code), timeout_s)
+        value, evaluation = self._rewarded(evaluation)
+        self._advance(evaluation, value)
+        observation = self._observation(
+            stage=evaluation.outcome.stage,
+            feedback=encodable(feedback(evaluation.outcome)),
+            correct=evaluation.outcome.kind == "passed",
+            reward=value,
+            infrastructure_fault=evaluation.outcome.kind == "infrastructure",
+            metadata={**self._identity(), **facts(evaluation), "request_id": request.request_id},
+            **numbers(evaluation.outcome),
+        )
+        self._log_step(request, evaluation, value, time.monotonic() - started)
+        return observation
+
+    async def _evaluate(self, code: str, timeout_s: float | None) -> Evaluation:
+        budget_s = min(self._backend.settings.step_timeout_s, timeout_s or math.inf)
+        request = EvaluationRequest(
+            id=uuid.uuid4().hex,
+            task=TaskSource(id=self.task.id, source=self.task.source, hash=self.task.hash),
+            language=self.language,
+            code=code,
+            budget_s=budget_s,
+        )
+        try:
+            async with asyncio.timeout(budget_s + ANSWER_MARGIN_S):
+                return await self._backend.pool.evaluate(request)
+        except TimeoutError:
+            fault = Infrastructure(message="the evaluator gave no answer within the step's time", retryable=False)
+            return Evaluation(outcome=fault, device=self._device, task_hash=self.task.hash)
+
+    def _rewarded(self, evaluation: Evaluation) -> tuple[float, Evaluation]:
+        """The reward; an evaluation whose numbers give none is a fault of ours."""
+        try:
+            return reward(evaluation.outcome, self._backend.settings.reward), evaluation
+        except ValueError as error:
+            _logger.error("episode %s: %s", self.id, error)
+            fault = Infrastructure(message=f"the measurement is not usable: {error}", retryable=False)
+            return 0.0, evaluation.model_copy(update={"outcome": fault})
+
+    def _advance(self, evaluation: Evaluation, value: float) -> None:
+        self._steps += 1
+        if evaluation.outcome.kind == "infrastructure":
+            self._faults += 1
+            self.done = self._faults >= FAULTS
+            return
+        self._faults = 0
+        self._turn += 1
+        self.done = self._turn >= self._backend.settings.max_turns
+        self._best_reward = max(value, self._best_reward or 0.0)
+        speedup = numbers(evaluation.outcome).get("speedup")
+        if speedup is not None:
+            self._best_speedup = max(speedup, self._best_speedup or 0.0)
+
+    def _observation(self, **fields: Any) -> KernelObservation:
+        return KernelObservation(
+            problem=self._problem,
+            task_id=self.task.id,
+            language=self.language,
+            turn=self._turn,
+            max_turns=self._backend.settings.max_turns,
+            done=self.done,
+            best_speedup=self._best_speedup,
+            best_reward=self._best_reward,
+            mock=self._device.kind == "mock",
+            **fields,
+        )
+
+    def _identity(self) -> dict[str, Any]:
+        return {
+            "episode_id": self.id,
+            "task_hash": self.task.hash,
+            "split": self.task.split,
+            "reward_kind": self._backend.settings.reward,
+        }
+
+    def _event(self, kind: str) -> dict[str, Any]:
+        return {
+            "event": kind,
+            "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
+            "task_id": self.task.id,
+            "language": self.language,
+            "max_turns": self._backend.settings.max_turns,
+            **self._identity(),
+        }
+
+    def _log_step(self, request: StepRequest, evaluation: Evaluation, value: float, wall_s: float) -> None:
+        outcome = evaluation.outcome
+        event = {
+            **self._event("step"),
+            "request_id": request.request_id,
+            "step": self._steps,
+            "turn": self._turn,
+            "done": self.done,
+            "stage": outcome.stage,
+            "reward": value,
+            "wall_s": round(wall_s, 6),
+            **facts(evaluation),
+            **numbers(outcome),
+            "outcome": outcome.model_dump(exclude_none=True),
+        }
+        self._backend.log.write(event)
+
+
+def fresh_state(backend: Backend) -> KernelState:
+    """The state before the first reset."""
+    return KernelState(turn=0, max_turns=backend.settings.max_turns)

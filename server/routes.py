@@ -1,0 +1,75 @@
+"""Our routes, in front of openenv's: the WebSocket, health and readiness, and refusals as HTTP replies."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter, FastAPI, Request, WebSocket
+from fastapi.responses import JSONResponse
+
+from kernel_env import __version__
+
+from .backend import Backend
+from .protocol import Refusal, presentable
+from .session import Sessions
+from .websocket import Connection
+
+_STATUS = {
+    "VALIDATION_ERROR": 422,
+    "TOO_LARGE": 413,
+    "NOT_RESET": 409,
+    "EPISODE_DONE": 409,
+    "CAPACITY_REACHED": 503,
+    "SERVER_STARTING": 503,
+}
+
+
+def install(app: FastAPI, backend: Backend) -> None:
+    """Put our routes first: the first match wins, so these replace openenv's of the same path."""
+    sessions = Sessions(backend)
+    router = APIRouter()
+
+    @router.websocket("/ws")
+    async def play(socket: WebSocket) -> None:
+        await Connection(socket, backend, sessions).serve()
+
+    @router.get("/health", tags=["Health"], summary="Whether the server lives, and what it is doing")
+    async def health() -> dict[str, Any]:
+        return _health(backend, sessions)
+
+    @router.get("/ready", tags=["Health"], summary="200 once a device can evaluate, else 503")
+    async def ready() -> JSONResponse:
+        state = _health(backend, sessions)
+        return JSONResponse(state, status_code=200 if state["state"] == "ready" else 503)
+
+    replaced = {getattr(route, "path", None) for route in router.routes}
+    app.router.routes[:] = [
+        *router.routes,
+        *(route for route in app.router.routes if getattr(route, "path", None) not in replaced),
+    ]
+    app.add_exception_handler(Refusal, _refused)
+    app.title, app.description = "kernel_env", "An OpenEnv environment: GPU kernels for KernelBench tasks."
+    app.contact, app.license_info = None, {"name": "MIT"}
+
+
+def _health(backend: Backend, sessions: Sessions) -> dict[str, Any]:
+    pool = backend.pool.health()
+    return {
+        "status": "unhealthy" if pool.get("state") == "failed" else "healthy",
+        "version": __version__,
+        "state": pool.get("state", "starting"),
+        "message": presentable(str(pool.get("message", ""))),
+        "active_sessions": sessions.active,
+        "max_sessions": backend.settings.max_sessions,
+        "parked_sessions": sessions.parked,
+        "queued": pool.get("queued", 0),
+        "running": pool.get("running", 0),
+        "devices": pool.get("devices", []),
+        "tasks": len(backend.tasks.ids()),
+    }
+
+
+async def _refused(request: Request, refusal: Exception) -> JSONResponse:
+    assert isinstance(refusal, Refusal)
+    data = refusal.data()
+    return JSONResponse({"detail": data["message"], **data}, status_code=_STATUS.get(refusal.code, 500))
