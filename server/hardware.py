@@ -27,6 +27,10 @@ def describe(device: torch.device) -> Device:
     return Device(kind="cpu", name=_processor(), memory_bytes=memory_bytes(device), versions=versions)
 
 
+def name(device: torch.device) -> str:
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else _processor()
+
+
 def memory_bytes(device: torch.device) -> int:
     if device.type == "cuda":
         return int(torch.cuda.get_device_properties(device).total_memory)

@@ -22,12 +22,12 @@ from typing import Any
 
 import torch
 
-from . import hardware, sandbox
+from . import hardware, roofline, sandbox
 from .frames import CANDIDATE_CAP, TRUSTED_CAP, FrameError, Peer
 from .link import CandidateLink, Ended
 from .mailbox import Mailbox
 from .memory import MemoryFault
-from .outcome import Infrastructure, Outcome, Passed, Timing
+from .outcome import Infrastructure, Outcome, Passed, Roofline, Timing
 from .reference import Reference, TaskFault
 from .timing import Contest
 from .trials import run_trials
@@ -47,6 +47,7 @@ class Evaluation:
         self._device = device
         self._report = report
         self._mailbox: Mailbox | None = None
+        self._roofline: Roofline | None = None
         self.durations: dict[str, float] = {}
         self.seeds = [secrets.randbits(62) for _ in range(request["trials"] + 1)]
 
@@ -81,7 +82,7 @@ class Evaluation:
             self._link.enter("timing", self._request["timing_timeout_s"])
             contest = Contest(self._link, reference, mailbox, *tolerance)
             timing: Timing = contest.run(self._request["timing_budget_s"])
-        return Passed(timing=timing)
+        return Passed(timing=timing, roofline=self._roofline)
 
     def _prepare(self) -> tuple[Reference, Mailbox]:
         task = self._request["task"]
@@ -90,7 +91,15 @@ class Evaluation:
         if needed > total:
             raise TaskFault(f"the task's inputs take {needed} bytes, this device has {total}")
         inputs = reference.inputs(secrets.randbits(62))
-        self._mailbox = Mailbox(reference, inputs, reference(inputs))
+        try:
+            outputs, flops, size = roofline.measure(reference, inputs)
+        except torch.OutOfMemoryError:
+            raise
+        except Exception as error:  # a task's forward may raise anything
+            raise TaskFault(f"the reference fails: {type(error).__name__}: {error}"[:1000]) from error
+        half = roofline.computes_in_half(inputs)
+        self._roofline = roofline.roofline(flops, size, half, hardware.name(self._device))
+        self._mailbox = Mailbox(reference, inputs, outputs)
         return reference, self._mailbox
 
     def _construct(self, reference: Reference, mailbox: Mailbox) -> str:

@@ -1,0 +1,49 @@
+"""Looks at the processes below this one, through /proc."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def descendants(root: int) -> list[int]:
+    """Every live process below `root`, parents first."""
+    found = []
+    try:
+        tasks = list(Path(f"/proc/{root}/task").iterdir())
+        listings = [(task / "children").read_text() for task in tasks]
+    except FileNotFoundError:
+        return []
+    for child in " ".join(listings).split():
+        found += [int(child), *descendants(int(child))]
+    return found
+
+
+def command(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+    except FileNotFoundError:
+        return ""
+
+
+def find(text: str, leaf: bool = True) -> list[int]:
+    """Our descendants with `text` in the command line; without `leaf`, not those forked from a match."""
+    matches = [pid for pid in descendants(os.getpid()) if text in command(pid)]
+    if leaf:
+        return matches
+    return [pid for pid in matches if parent(pid) not in matches]
+
+
+def alive(pid: int) -> bool:
+    """Still running: neither gone nor waiting to be collected."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def parent(pid: int) -> int:
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1])
+    except FileNotFoundError:
+        return 0

@@ -1,0 +1,43 @@
+"""Submissions for a row softmax, each a variation of `softmax.py` on one point."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+FOLDER = Path(__file__).parent
+RIGHT = (FOLDER / "softmax.py").read_text()
+RIGHT_CPP = (FOLDER / "softmax_cpp.py").read_text()
+
+TASK = """
+import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        return torch.softmax(x, dim=1)
+
+
+def get_inputs():
+    return [torch.randn(32, 64) * 3]
+
+
+def get_init_inputs():
+    return []
+"""
+
+
+def vary(old: str, new: str, source: str = RIGHT) -> str:
+    """`source` with one passage replaced; the passage must be there."""
+    assert source.count(old) == 1, old
+    return source.replace(old, new)
+
+
+def in_forward(statement: str) -> str:
+    """The right submission with a statement before its launch."""
+    return vary("        rows, n = x.shape\n", f"        {statement}\n        rows, n = x.shape\n")
+
+
+def returning(expression: str) -> str:
+    """The right submission with another result."""
+    return vary("        return y\n", f"        return {expression}\n")

@@ -1,0 +1,280 @@
+"""Verdicts of the real evaluator on this machine's CPU: each submission gets its own stage and a useful text.
+
+Real processes throughout: worker, judge, zygote and candidates, through `LocalPool`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from kernel_env.server.config import Settings
+from kernel_env.server.local import LocalPool
+from kernel_env.server.outcome import Evaluation, EvaluationRequest, TaskSource
+
+from .processes import descendants, find
+from .submissions import RIGHT, RIGHT_CPP, TASK, in_forward, returning, vary
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+SETTINGS = Settings(evaluator="cpu", correctness_timeout_s=15.0, timing_budget_s=0.3)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def pool() -> AsyncIterator[LocalPool]:
+    pool = LocalPool(SETTINGS)
+    await pool.start()
+    assert await pool.ready(120.0) is not None, pool.health()
+    yield pool
+    await pool.close()
+
+
+async def judge(pool: LocalPool, code: str, language: str = "triton", task: str = TASK) -> Evaluation:
+    request = EvaluationRequest(
+        id=os.urandom(8).hex(),
+        task=TaskSource(id="user/softmax", source=task, hash="0"),
+        language=language,  # type: ignore[arg-type]
+        code=code,
+        budget_s=300.0,
+    )
+    return await pool.evaluate(request)
+
+
+async def test_a_right_kernel_passes_untimed_in_the_interpreter(pool: LocalPool) -> None:
+    evaluation = await judge(pool, RIGHT)
+    assert evaluation.outcome.kind == "passed"
+    assert evaluation.outcome.timing is None
+    assert "interpreter" in evaluation.outcome.note
+    assert evaluation.device.kind == "cpu"
+    assert {"checks", "build", "queue", "candidate", "correctness"} <= set(evaluation.durations)
+    assert len(evaluation.seeds_digest) == 16
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "stage", "text"),
+    [
+        (
+            vary("/ tl.sum(value, axis=0)", "/ (1.05 * tl.sum(value, axis=0))"),
+            "wrong_output",
+            "correctness",
+            "off",
+        ),
+        (vary("class ModelNew", "class Model"), "rejected", "format", "ModelNew"),
+        (vary("def forward(self, x):", "def forward(self, x:"), "build_failed", "compile", "line 20"),
+        (in_forward("while True: pass"), "timed_out", "correctness", ""),
+        (in_forward("import os; os.kill(os.getpid(), 11)"), "rejected", "format", "os.kill"),
+        (returning("torch.softmax(x, 1)"), "rejected", "format", "softmax"),
+        (returning("(y + 0)"), "rejected", "format", "add"),
+        (returning("y.double()"), "wrong_output", "correctness", "dtype float64, expected float32"),
+        (returning("y[:, :-1]"), "wrong_output", "correctness", "shape [32, 63], expected [32, 64]"),
+        (returning("(y, y)"), "wrong_output", "correctness", "a sequence of 2"),
+        (returning("torch.empty_like(y)"), "wrong_output", "correctness", "elements are off"),
+        (returning("nn.Parameter(y)"), "wrong_output", "correctness", "plain torch.Tensor"),
+        (in_forward("x.zero_()"), "wrong_output", "correctness", ""),
+        (in_forward("raise ValueError('no luck')"), "raised", "correctness", "no luck\n  line 22, in forward"),
+        (in_forward("1 + x.no_such"), "raised", "correctness", "no_such"),
+        (vary("class ModelNew", "undefined_name\nclass ModelNew"), "raised", "compile", "undefined_name"),
+    ],
+)
+async def test_each_fault_has_its_stage_and_text(
+    pool: LocalPool, code: str, kind: str, stage: str, text: str
+) -> None:
+    outcome = (await judge(pool, code)).outcome
+    assert (outcome.kind, outcome.stage) == (kind, stage), outcome
+    assert text in getattr(outcome, "message", "")
+    assert str(Path.cwd()) not in getattr(outcome, "message", "")
+
+
+@pytest.mark.parametrize(
+    ("code", "signal", "exit_code"),
+    [
+        (
+            in_forward("torch.Tensor.fill_(torch.empty(0).set_(x.untyped_storage(), 1 << 40, (1,)), 1)"),
+            "SIGSEGV",
+            None,
+        ),
+        (in_forward("raise SystemExit(3)"), None, None),
+    ],
+)
+async def test_what_ends_the_process_or_tries_to(
+    pool: LocalPool, code: str, signal: str | None, exit_code: int | None
+) -> None:
+    outcome = (await judge(pool, code)).outcome
+    assert outcome.kind in ("crashed", "raised", "rejected")
+    assert outcome.stage in ("correctness", "format")
+
+
+async def test_a_flood_of_output_is_drained(pool: LocalPool) -> None:
+    evaluation = await judge(pool, in_forward("print('x' * 20_000_000)"))
+    assert evaluation.outcome.kind == "passed"
+
+
+async def test_the_guard_sees_what_the_text_hides(pool: LocalPool) -> None:
+    code = in_forward("hidden = [x.sum, torch.softmax][1]").replace("return y", "return hidden(x, 1)")
+    outcome = (await judge(pool, code)).outcome
+    assert (outcome.kind, outcome.stage) == ("rejected", "format")
+    assert "softmax" in outcome.message
+
+
+async def test_a_swallowed_violation_still_counts(pool: LocalPool) -> None:
+    code = in_forward(
+        "\n        try: hidden = [torch.softmax][0]; hidden(x, 1)\n        except RuntimeError: pass"
+    )
+    outcome = (await judge(pool, code)).outcome
+    assert (outcome.kind, outcome.stage) == ("rejected", "format")
+
+
+async def test_weights_are_those_of_the_reference(pool: LocalPool) -> None:
+    task = TASK.replace("    def forward(self, x):\n        return torch.softmax(x, dim=1)", SCALED)
+    kept = (
+        in_forward("x = x")
+        .replace("class ModelNew(nn.Module):", HOLDER)
+        .replace("value / tl.sum(value, axis=0)", "value / tl.sum(value, axis=0) * tl.load(w + column, mask=mask)")
+    )
+    kept = kept.replace("(x, y, n, stride,", "(x, y, w, n, stride,").replace(
+        "(x, y, n, x.stride(0),", "(x, y, self.scale, n, x.stride(0),"
+    )
+    assert (await judge(pool, kept, task=task)).outcome.kind == "passed"
+    renamed = kept.replace("self.scale", "self.other")
+    outcome = (await judge(pool, renamed, task=task)).outcome
+    assert outcome.kind == "wrong_output"
+    assert "ModelNew has no scale of shape [64]" in outcome.message
+
+
+SCALED = """    def __init__(self):
+        super().__init__()
+        self.scale = nn.Parameter(torch.randn(64))
+
+    def forward(self, x):
+        return torch.softmax(x, dim=1) * self.scale"""
+
+HOLDER = """class ModelNew(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scale = nn.Parameter(torch.zeros(64))
+"""
+
+
+async def test_tuples_integers_and_strides(pool: LocalPool) -> None:
+    outcome = (await judge(pool, PAIR, task=PAIR_TASK)).outcome
+    assert outcome.kind == "passed", outcome
+    off_by_one = (await judge(pool, PAIR.replace("index + 0", "index + 1"), task=PAIR_TASK)).outcome
+    assert off_by_one.kind == "wrong_output"
+    assert off_by_one.message.count("output 1") == 1
+
+
+PAIR_TASK = """
+import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    def forward(self, x, index):
+        return x * 2, index
+
+
+def get_inputs():
+    return [torch.randn(16, 8).t(), torch.randint(0, 1000, (64,))]
+
+
+def get_init_inputs():
+    return []
+"""
+
+PAIR = """
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def double(x, y, rows, columns, sx0, sx1, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    row, column = i // columns, i % columns
+    tl.store(y + i, tl.load(x + row * sx0 + column * sx1) * 2)
+
+
+@triton.jit
+def copy(x, y, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    index = tl.load(x + i)
+    tl.store(y + i, index + 0)
+
+
+class ModelNew(nn.Module):
+    def forward(self, x, index):
+        y = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+        double[(1,)](x, y, *x.shape, *x.stride(), BLOCK=128)
+        z = torch.empty_like(index)
+        copy[(1,)](index, z, BLOCK=64)
+        return y, z
+"""
+
+
+async def test_a_broken_task_is_no_fault_of_the_submission(pool: LocalPool) -> None:
+    outcome = (await judge(pool, RIGHT, task=TASK.replace("dim=1", "dim=7"))).outcome
+    assert outcome.kind == "infrastructure"
+    assert not outcome.retryable
+
+
+async def test_compiling_in_init_is_a_violation(pool: LocalPool) -> None:
+    body = (
+        "    def __init__(self):\n        super().__init__()\n"
+        "        make = [torch.jit.script]\n        make[0](nn.ReLU())\n\n"
+    )
+    outcome = (await judge(pool, vary("    def forward", body + "    def forward"))).outcome
+    assert (outcome.kind, outcome.stage) == ("rejected", "format")
+
+
+async def test_autotune_runs_in_the_interpreter(pool: LocalPool) -> None:
+    decorated = vary(
+        "@triton.jit\n",
+        "@triton.autotune([triton.Config({}, num_warps=w) for w in (2, 4)], key=['n'])\n@triton.jit\n",
+    )
+    assert (await judge(pool, decorated)).outcome.kind == "passed"
+
+
+@pytest.mark.slow
+async def test_cpp_is_built_compared_and_timed(pool: LocalPool) -> None:
+    task = TASK.replace("32, 64", "512, 1024")
+    right, wrong = await asyncio.gather(
+        judge(pool, RIGHT_CPP, "cpp", task),
+        judge(
+            pool,
+            vary("float top = a[0]", "float top = a[0]  // no semicolon", RIGHT_CPP).replace(
+                ", total = 0.0f;", ""
+            ),
+            "cpp",
+            task,
+        ),
+    )
+    assert right.outcome.kind == "passed", right.outcome
+    timing = right.outcome.timing
+    assert timing is not None
+    assert timing.clock == "wall"
+    assert 0.0 < timing.low <= timing.speedup <= timing.high
+    assert timing.samples >= 10
+    assert wrong.outcome.kind == "build_failed"
+    assert "error:" in wrong.outcome.message
+    assert "-isystem" not in wrong.outcome.message
+
+
+async def test_nothing_is_left_behind(pool: LocalPool) -> None:
+    (worker,) = find("server.worker")
+    before, open_before = sorted(descendants(worker)), len(os.listdir(f"/proc/{worker}/fd"))
+    stray = in_forward(
+        "import os\n        if os.fork() == 0:\n            os.setsid()\n            while True: pass"
+    )
+    for code in (RIGHT, in_forward("raise ValueError"), stray, RIGHT):
+        await judge(pool, code)
+    await asyncio.sleep(0.2)
+    assert sorted(descendants(worker)) == before
+    assert len(os.listdir(f"/proc/{worker}/fd")) == open_before
+    folder = Path(os.readlink(f"/proc/{worker}/cwd"))
+    assert not list(folder.glob("candidate-*"))

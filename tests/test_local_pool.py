@@ -1,0 +1,94 @@
+"""The local pool when things go wrong: cancelled steps, killed processes, spent budgets; nothing is left."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from kernel_env.server.config import Settings
+from kernel_env.server.local import LocalPool
+from kernel_env.server.outcome import EvaluationRequest, TaskSource
+
+from .processes import alive, descendants, find
+from .submissions import RIGHT, TASK, in_forward
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+ENDLESS = in_forward("while True: pass")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def pool() -> AsyncIterator[LocalPool]:
+    pool = LocalPool(Settings(evaluator="cpu", correctness_timeout_s=60.0))
+    await pool.start()
+    assert await pool.ready(120.0) is not None, pool.health()
+    yield pool
+    await pool.close()
+    assert not find("kernel_env.server")
+
+
+def request(code: str, budget_s: float = 200.0) -> EvaluationRequest:
+    task = TaskSource(id="user/softmax", source=TASK, hash="0")
+    return EvaluationRequest(id=os.urandom(8).hex(), task=task, language="triton", code=code, budget_s=budget_s)
+
+
+async def until_running(zygote: int) -> int:
+    """Wait until a candidate (not a build child) has run for a moment; its pid."""
+    for _ in range(300):
+        children = descendants(zygote)
+        await asyncio.sleep(0.2)
+        if children and children == descendants(zygote):
+            return children[0]
+    raise AssertionError("no candidate came up")
+
+
+async def test_cancelling_ends_the_candidate_and_frees_the_device(pool: LocalPool) -> None:
+    (zygote,) = find("server.zygote", leaf=False)
+    step = asyncio.create_task(pool.evaluate(request(ENDLESS)))
+    candidate = await until_running(zygote)
+    queued = asyncio.create_task(pool.evaluate(request(RIGHT)))
+    cancelled = time.monotonic()
+    step.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await step
+    while alive(candidate):
+        assert time.monotonic() - cancelled < 1.0
+        await asyncio.sleep(0.02)
+    assert (await queued).outcome.kind == "passed"
+    assert pool.health()["running"] == 0
+
+
+@pytest.mark.parametrize("victim", ["server.judge", "server.zygote", "server.worker"])
+async def test_a_killed_process_costs_a_retry_and_nothing_else(pool: LocalPool, victim: str) -> None:
+    (zygote,) = find("server.zygote", leaf=False)
+    step = asyncio.create_task(pool.evaluate(request(RIGHT)))
+    await until_running(zygote)
+    for pid in find(victim, leaf=False):
+        os.kill(pid, signal.SIGKILL)
+    started = time.monotonic()
+    assert (await step).outcome.kind == "passed"
+    assert time.monotonic() - started < 60.0
+
+
+async def test_a_spent_budget_is_no_fault_of_the_submission(pool: LocalPool) -> None:
+    endless = asyncio.create_task(pool.evaluate(request(ENDLESS)))
+    (zygote,) = find("server.zygote", leaf=False)
+    await until_running(zygote)
+    outcome = (await pool.evaluate(request(RIGHT, budget_s=1.5))).outcome
+    assert outcome.kind == "infrastructure"
+    assert "1.5" in outcome.message or "2 s" in outcome.message
+    endless.cancel()
+    await asyncio.gather(endless, return_exceptions=True)
+
+
+async def test_health_names_the_device(pool: LocalPool) -> None:
+    health = pool.health()
+    assert health["state"] == "ready"
+    assert health["devices"][0]["name"]
+    assert health["devices"][0]["restarts"] >= 1
