@@ -256,11 +256,11 @@ REJECTED_CUDA = {
     ),
     "below autograd": ("native-dispatch", inline("at::AutoDispatchBelowADInplaceOrView g;")),
     "dispatcher": ("native-dispatch", inline("c10::Dispatcher::singleton();")),
-    "cublas": ("native-library", inline(top="#include <cublas_v2.h>")),
+    "cublas": ("native-library", inline(top="#include <cublas_v2.h>\nstatic cublasHandle_t h;")),
     "cublas call": ("native-library", inline("cublasSgemm(h, a, b, m, n, k, &f, x, m, x, k, &f, x, m);")),
-    "quoted include": ("native-library", inline(top='#include "cudnn.h"')),
+    "cudnn": ("native-library", inline("cudnnConvolutionForward(h);")),
     "torch's handle": ("native-library", inline("auto h = at::cuda::getCurrentCUDABlasHandle();")),
-    "cutlass": ("native-library", inline(top="#include <cutlass/gemm/device/gemm.h>")),
+    "cutlass": ("native-library", inline(top="using Gemm = cutlass::gemm::device::Gemm<float>;")),
     "link flag": ("native-library", inline(extra='extra_ldflags=["-lcublas"]')),
     "link flags in a variable": ("native-library", inline() + '\nFLAGS = ["-O3", "-L/usr/lib -lcudnn"]\n'),
     "dlopen": ("native-system", inline('dlopen("libcublas.so", 1);')),
@@ -392,6 +392,7 @@ HOSTILE = {
     "not a string key": "getattr(torch, 1)",
     "native nesting": f"S = '''#include <a>\n{'/*' * 50_000}{'R' + chr(34) + '(' * 1000}'''",
     "native quotes": "S = '''#include <a>\n" + "\"\\'" * 50_000 + "'''",
+    "native includes": "S = '''" + "#include <" * 25_000 + "'''",
     "native colons": "S = '''#include <a>\n" + "at::" * 50_000 + "'''",
 }
 

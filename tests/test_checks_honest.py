@@ -44,6 +44,7 @@ def body(*lines: str, init: str = "pass", top: str = "") -> str:
 
 
 VARIATIONS = {
+    "unused includes": body("pass", top='CPP = """#include <cublas_v2.h>\n#include "cudnn.h"\nint x;"""\n'),
     "comment on torch.matmul": body("# like torch.matmul(x, x), F.softmax(x) and x @ x"),
     "docstring": body('"""pass; eval(x); torch.exp(x); x @ x; import subprocess"""'),
     "docstring with C++": body('"""at::matmul(a, b); #include <cublas_v2.h>"""'),

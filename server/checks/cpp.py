@@ -1,6 +1,7 @@
-"""Blanks comments, strings and character constants out of C++ text, keeping every newline in its place.
+"""Blanks what is not code out of C++ text, keeping every newline in its place.
 
-A single pass that never looks back. Include directives keep their file names, which say what is used.
+Comments, strings, character constants and include directives (a header that nothing uses does no harm) go.
+A single pass that never looks back.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ _TOKEN = re.compile(
       (?P<comment>//(?:[^\\\n]|\\.|\\\n)*)
     | (?P<block>/\*)
     | (?P<raw>(?:u8|[uUL])?R"(?P<delimiter>[^()\\\s"]{0,16})\()
-    | (?P<include>\#[ \t]*include[ \t]*(?:<[^>\n]*>|"[^"\n]*"))
+    | (?P<include>\#[ \t]*include[ \t]*(?:<[^>\n]{0,200}>|"[^"\n]{0,200}"))
     | (?P<word>\w(?:\w|'(?=\w))*)
     | (?P<string>"(?:[^"\\\n]|\\.|\\\n)*"?)
     | (?P<character>'(?:[^'\\\n]|\\.)*'?)
@@ -22,13 +23,13 @@ _TOKEN = re.compile(
 
 
 def code_only(text: str) -> str:
-    """`text` with comments and literals replaced by spaces. An unterminated one reaches to the end."""
+    """`text` with all else replaced by spaces. An unterminated comment or raw string reaches to the end."""
     pieces: list[str] = []
     position = 0
     while match := _TOKEN.search(text, position):
         pieces.append(text[position : match.start()])
         kind, end = match.lastgroup, match.end()
-        if kind in ("word", "include"):
+        if kind == "word":
             pieces.append(match.group())
         else:
             end = _end(text, match)

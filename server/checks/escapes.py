@@ -15,7 +15,7 @@ _BUILTINS = {
     "exec": "runs text as code: write the code out",
     "compile": "turns text into code: write the code out",
     "__import__": "hides an import: use an import statement",
-    "open": "opens files: a submission is self-contained",
+    "open": "opens files: a submission is self-contained (give native source to load_inline as text)",
     "input": "waits for input that never comes",
     "breakpoint": "waits for a debugger that never comes",
     "exit": "ends the process: raise an exception instead",
