@@ -167,3 +167,19 @@ def test_eval_refuses_what_it_cannot_do(tmp_path: Path) -> None:
     done = run("eval", str(submission), "--task", "level1/e01_RowSoftmax", "--url", "http://127.0.0.1:9")
     assert done.returncode == 2
     assert "127.0.0.1:9" in done.stderr
+
+
+def test_demo_on_the_mock_evaluator() -> None:
+    done = run("demo", KERNEL_ENV_EVALUATOR="mock")
+    assert done.returncode == 0, done.stderr
+    assert "mock" in done.stdout
+    assert "kernel-env serve" in done.stdout
+
+
+@pytest.mark.slow
+def test_demo_without_a_compiler(tmp_path: Path) -> None:
+    done = run("demo", timeout=280, KERNEL_ENV_EVALUATOR="cpu", PATH=str(tmp_path))
+    assert done.returncode == 0, done.stdout + done.stderr
+    wrong, right = done.stdout.split("Submission: right")
+    assert "elements are off" in wrong
+    assert "passed" in right

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from .console import leave_gradio_out, settings_from
+from .console import settings_from
 
 
 def serve(
@@ -41,8 +41,6 @@ def serve(
             "KERNEL_ENV_EVAL_LOG": eval_log,
         }
     )
-    if not settings.web:
-        leave_gradio_out()
     from kernel_env.server.app import serve as run_server
 
     run_server(settings)

@@ -42,7 +42,7 @@ def check(seen: dict[str, object]) -> None:
     assert seen["problem"] > 1000
     assert (seen["stage"], seen["mock"], seen["done"]) == ("passed", True, False)
     assert isinstance(seen["reward"], float)
-    assert 0.1 <= seen["reward"] <= 3.3
+    assert 0.0 < seen["reward"] <= 3.3
     assert seen["step_count"] == 1
 
 
