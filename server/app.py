@@ -62,7 +62,7 @@ def create_app(settings: Settings | None = None, *, pool: Pool | None = None) ->
     return app
 
 
-def serve(settings: Settings) -> None:
+def serve(settings: Settings, *, pool: Pool | None = None) -> None:
     """Serve until SIGTERM or SIGINT. Ends the process with one line on stderr where it cannot start."""
     import uvicorn
 
@@ -72,7 +72,7 @@ def serve(settings: Settings) -> None:
     # Its lines at INFO hold whole URLs, and so the tokens of resumed sessions.
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
     try:
-        app = create_app(settings)
+        app = create_app(settings, pool=pool)
         listener = _listen(settings)
     except (SettingsError, TaskError) as error:
         sys.exit(f"kernel_env: {error}")

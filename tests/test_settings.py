@@ -1,0 +1,105 @@
+"""Settings: what is read, and that a bad value stops the start with its name, its value and what is allowed."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kernel_env.server.config import Settings, SettingsError
+
+from .conftest import Launch
+
+MAIN = "from kernel_env.server.app import main; main()"
+UVICORN = "import uvicorn; uvicorn.run('kernel_env.server.app:app', port=0)"
+
+
+def start(program: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("KERNEL")}
+    return subprocess.run(
+        [sys.executable, "-c", program],
+        env={**clean, "KERNEL_ENV_EVALUATOR": "mock", "KERNEL_ENV_PORT": "0", **environ},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+BAD = {
+    "KERNEL_ENV_EVALUATOR": ("tpu", "auto, gpu, cpu, mock"),
+    "KERNEL_ENV_REWARD": ("fast", "speedup, roofline"),
+    "KERNEL_ENV_MAX_TURNS": ("0", "from 1 to 1000"),
+    "KERNEL_ENV_MAX_SESSIONS": ("many", "whole number"),
+    "KERNEL_ENV_ROOFLINE_REJECT": ("nan", "from 0 to 1"),
+    "KERNEL_ENV_GPUS": ("0,a", "comma list"),
+    "KERNELBENCH_DIR": ("/nowhere/KernelBench", "not a folder"),
+    "ENABLE_WEB_INTERFACE": ("maybe", "true or false"),
+    "KERNEL_ENV_TASKS": ("/nowhere/task.py", "/nowhere/task.py"),
+    "KERNEL_ENV_EVAL_LOG": ("/dev/null/x.jsonl", "name a file in a folder"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_bad_value_stops_the_start(name: str) -> None:
+    value, allowed = BAD[name]
+    ended = start(MAIN, **{name: value})
+    assert ended.returncode != 0
+    assert "Traceback" not in ended.stderr
+    for part in (name, value, allowed):
+        assert part in ended.stderr
+    assert ended.stdout == ""
+
+
+def test_a_bad_value_stops_another_programs_uvicorn_too() -> None:
+    ended = start(UVICORN, KERNEL_ENV_MAX_TURNS="0")
+    assert ended.returncode != 0
+    assert "KERNEL_ENV_MAX_TURNS='0' is not allowed" in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_a_port_in_use_stops_the_start() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        ended = start(MAIN, KERNEL_ENV_PORT=str(taken.getsockname()[1]))
+    assert ended.returncode != 0
+    assert "KERNEL_ENV_PORT" in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_settings_reach_the_server(launch: Launch, tmp_path: Path) -> None:
+    task = tmp_path / "level1" / "1_Mine.py"
+    task.parent.mkdir()
+    task.write_text(
+        "import torch\nfrom torch import nn\n\n\nclass Model(nn.Module):\n    def forward(self, x):\n"
+        "        return x + 1\n\n\ndef get_inputs():\n    return [torch.rand(4)]\n\n\n"
+        "def get_init_inputs():\n    return []\n"
+    )
+    server = launch(
+        KERNEL_ENV_TASKS=str(tmp_path),
+        KERNEL_ENV_MAX_TURNS="2",
+        KERNEL_ENV_MAX_SESSIONS="7",
+        KERNEL_ENV_RESUME_S="9",
+    )
+    health = server.health()
+    assert (health["max_sessions"], health["tasks"]) == (7, 1)
+    with server.connect() as wire:
+        observation = wire.reset(task_id="level1/1_Mine")
+        assert observation["observation"]["max_turns"] == 2
+        assert observation["metadata"]["resume_s"] == 9.0
+    server.stop()
+
+
+def test_the_defaults_are_documented_ones() -> None:
+    settings = Settings.from_env({})
+    assert (settings.host, settings.port, settings.max_sessions, settings.max_turns) == ("127.0.0.1", 8000, 64, 4)
+    assert (settings.evaluator, settings.reward, settings.web, settings.token) == ("auto", "speedup", False, "")
+    assert "secret" not in repr(Settings.from_env({"KERNEL_ENV_TOKEN": "secret"}))
+
+
+def test_a_device_named_twice_is_refused() -> None:
+    with pytest.raises(SettingsError, match="names a device twice"):
+        Settings.from_env({"KERNEL_ENV_GPUS": "0,0"})
