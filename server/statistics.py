@@ -7,23 +7,27 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-BOOTSTRAP_ROUNDS = 400
+BOOTSTRAP_ROUNDS = 200
+SHORTEST_MS = 1e-6
 
 
 @dataclass(frozen=True)
 class Block:
-    """One block of the candidate and the reference's beside it: ms a call, of the same inputs."""
+    """One block of the candidate and the reference's beside it: the median ms a call of each."""
 
-    candidate: tuple[float, ...]
-    reference: tuple[float, ...]
+    candidate: float
+    reference: float
+    calls: int
 
-    @property
-    def ratio(self) -> float:
-        return statistics.median(self.reference) / max(statistics.median(self.candidate), 1e-9)
+    @classmethod
+    def of(cls, candidate: Sequence[float], reference: Sequence[float]) -> Block:
+        return cls(statistics.median(candidate), statistics.median(reference), len(candidate))
 
 
 @dataclass(frozen=True)
 class Estimate:
+    """`speedup` is `ref_runtime_ms / runtime_ms`; `low` and `high` bound it (95 %); `samples` timed calls."""
+
     runtime_ms: float
     ref_runtime_ms: float
     speedup: float
@@ -38,18 +42,31 @@ class Estimate:
 
 
 def estimate(blocks: Sequence[Block]) -> Estimate:
-    """The median of the blocks' ratios, with its 95 % bootstrap interval (fixed seed: same data, same answer)."""
-    ratios = [block.ratio for block in blocks]
-    rng = random.Random(len(ratios))
-    medians = sorted(statistics.median(rng.choices(ratios, k=len(ratios))) for _ in range(BOOTSTRAP_ROUNDS))
+    """Medians over the blocks, their ratio, and its bootstrap interval (fixed seed: same data, same answer).
+
+    Blocks are resampled whole, so that what candidate and reference share (clocks, heat) stays paired.
+    """
+    rng = random.Random(len(blocks))
+    ratios = sorted(_ratio(rng.choices(blocks, k=len(blocks))) for _ in range(BOOTSTRAP_ROUNDS))
+    runtime, reference = _medians(blocks)
     return Estimate(
-        runtime_ms=statistics.median(lap for block in blocks for lap in block.candidate),
-        ref_runtime_ms=statistics.median(lap for block in blocks for lap in block.reference),
-        speedup=statistics.median(ratios),
-        low=medians[int(0.025 * BOOTSTRAP_ROUNDS)],
-        high=medians[int(0.975 * BOOTSTRAP_ROUNDS) - 1],
-        samples=sum(len(block.candidate) for block in blocks),
+        runtime_ms=runtime,
+        ref_runtime_ms=reference,
+        speedup=reference / runtime,
+        low=min(ratios[int(0.025 * BOOTSTRAP_ROUNDS)], reference / runtime),
+        high=max(ratios[int(0.975 * BOOTSTRAP_ROUNDS) - 1], reference / runtime),
+        samples=sum(block.calls for block in blocks),
     )
+
+
+def _medians(blocks: Sequence[Block]) -> tuple[float, float]:
+    candidate = statistics.median(block.candidate for block in blocks)
+    return max(candidate, SHORTEST_MS), statistics.median(block.reference for block in blocks)
+
+
+def _ratio(blocks: Sequence[Block]) -> float:
+    runtime, reference = _medians(blocks)
+    return reference / runtime
 
 
 def plausible(claimed_ms: float, calls: int, wall_ms: float, overhead_ms: float, per_call_ms: float) -> bool:

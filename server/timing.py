@@ -11,6 +11,7 @@ from __future__ import annotations
 import secrets
 import statistics
 import time
+from dataclasses import replace
 from typing import Literal
 
 import torch
@@ -27,6 +28,7 @@ from .trials import settle, wrong_answer
 MIN_BLOCKS = 5
 MAX_BLOCKS = 200
 NARROW = 0.005
+CHECK_EVERY = 5
 WARM_S = 0.3
 WALL_EVERY = 4
 MESSAGE_MS = 2.0
@@ -66,9 +68,12 @@ class Contest:
             spent = time.monotonic() - started
             if len(self._blocks) < MIN_BLOCKS and spent < 4 * budget_s:
                 continue
-            if len(self._blocks) >= 2 and (spent > budget_s or estimate(self._blocks).half_width < NARROW):
+            if len(self._blocks) >= 2 and (spent > budget_s or self._narrow()):
                 break
         return self._verdict()
+
+    def _narrow(self) -> bool:
+        return len(self._blocks) % CHECK_EVERY == 0 and estimate(self._blocks).half_width < NARROW
 
     def _make_room(self) -> None:
         """Judge idle; memory that it only caches is given back where the candidate may come to lack it."""
@@ -99,7 +104,7 @@ class Contest:
             reference = self._time_reference(order, flush)
             candidate = self._claim(order, flush)
         self._verify(2)
-        self._blocks.append(Block(tuple(candidate), tuple(reference)))
+        self._blocks.append(Block.of(candidate, reference))
         if flush and len(self._blocks) % WALL_EVERY == 1:
             self._claim(self._refill(), flush=False)
 
@@ -170,7 +175,7 @@ class Contest:
         if 2 * doubted <= len(walls):
             return _timing(claimed, clock)
         judged = statistics.median((wall - self._copy_ms) / calls for wall, _ in walls)
-        return _timing(estimate([Block((judged,), block.reference) for block in self._blocks]), "judge")
+        return _timing(estimate([replace(block, candidate=judged) for block in self._blocks]), "judge")
 
 
 def _keep(entry: InputSet, result: object) -> None:

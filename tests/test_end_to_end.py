@@ -1,0 +1,106 @@
+"""The main job as a trainer sees it: real server, real client, real evaluator on the CPU.
+
+One server judges everything here, in order, so that each submission also proves that the one before it left
+nothing behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib import resources
+from pathlib import Path
+
+import pytest
+
+from kernel_env import KernelAction, KernelEnv, KernelObservation
+
+from .conftest import Launch
+from .submissions import RIGHT, TASK, in_forward, returning, vary
+
+
+@pytest.fixture(scope="module")
+def url(launch: Launch, tmp_path_factory: pytest.TempPathFactory) -> str:
+    task = tmp_path_factory.mktemp("tasks") / "softmax.py"
+    task.write_text(TASK)
+    server = launch(
+        KERNEL_ENV_EVALUATOR="cpu",
+        KERNEL_ENV_TASKS=f"embedded,{task}",
+        KERNEL_ENV_MAX_TURNS="20",
+        KERNEL_ENV_CORRECTNESS_TIMEOUT_S="10",
+    )
+    return server.url
+
+
+@pytest.fixture(scope="module")
+def env(url: str) -> Iterator[KernelEnv]:
+    with KernelEnv(base_url=url).sync() as env:
+        first = env.reset(task_id="user/softmax").observation
+        assert "torch.softmax" in first.problem
+        assert first.max_turns == 20
+        yield env
+
+
+def submit(env: KernelEnv, code: str) -> KernelObservation:
+    result = env.step(KernelAction(code=code))
+    assert result.reward is not None
+    assert result.observation.reward == result.reward
+    return result.observation
+
+
+FAULTS = {
+    "wrong": (
+        vary("/ tl.sum(value, axis=0)", "/ (1.05 * tl.sum(value, axis=0))"),
+        "correctness",
+        "elements are off",
+    ),
+    "syntax error": (vary("def forward(self, x):", "def forward(self, x:"), "compile", "line 20"),
+    "no ModelNew": (vary("class ModelNew", "class Model"), "format", "ModelNew"),
+    "endless loop": (in_forward("while True: pass"), "correctness", "10 s"),
+    "segfault": (vary("tl.store(y + row", "tl.store(y + (1 << 44) + row"), "correctness", "SIGSEGV"),
+    "exit": (in_forward("import os; os._exit(0)"), "format", "os._exit"),
+    "torch.softmax": (returning("torch.softmax(x, 1)"), "format", "softmax"),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_has_its_stage_and_the_next_submission_works(env: KernelEnv, name: str) -> None:
+    code, stage, text = FAULTS[name]
+    observation = submit(env, code)
+    assert observation.stage == stage, observation.feedback
+    assert text in observation.feedback
+    assert observation.reward == 0.0
+    assert not observation.correct
+    assert not observation.infrastructure_fault
+    right = submit(env, RIGHT)
+    assert right.stage == "passed", right.feedback
+    assert right.reward == 0.3
+    assert right.speedup is None
+    assert "interpreter" in right.feedback
+
+
+def test_a_hundred_megabytes_of_output_do_no_harm(env: KernelEnv) -> None:
+    observation = submit(env, in_forward("print('x' * 20_000_000)"))
+    assert observation.stage == "passed"
+    assert len(observation.feedback) < 5000
+
+
+def test_a_fenced_answer_is_unwrapped(env: KernelEnv) -> None:
+    observation = submit(env, f"Here it is:\n\n```python\n{RIGHT}\n```\nIt is a softmax.")
+    assert observation.stage == "passed"
+
+
+@pytest.mark.slow
+def test_a_faster_cpp_kernel_is_rewarded(url: str) -> None:
+    code = Path(str(resources.files("kernel_env") / "demos" / "right_cpp.py")).read_text()
+    with KernelEnv(base_url=url).sync() as env:
+        env.reset(task_id="level2/e02_PolynomialActivation", language="cpp")
+        observation = submit(env, code)
+    assert observation.stage == "passed", observation.feedback
+    assert observation.speedup is not None
+    assert observation.speedup > 1.0
+    assert observation.reward is not None
+    assert observation.reward > 0.3
+    assert observation.runtime_ms
+    assert observation.ref_runtime_ms
+    assert observation.ref_runtime_ms / observation.runtime_ms == pytest.approx(observation.speedup, rel=1e-3)
+    assert observation.best_speedup == observation.speedup
