@@ -2,7 +2,8 @@
 
 An ASGI layer in front of every route, so that nothing is accepted, parsed or counted before. `/health` and
 `/ready` stay open. The server runs what it is sent: a browser that visits another site must not reach it
-through its user's machine, so requests whose `Origin` is not the server's own host are refused.
+through its user's machine, so requests whose `Origin` is not the server's own host are refused. Bodies are
+capped.
 """
 
 from __future__ import annotations
@@ -14,11 +15,12 @@ import json
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from .protocol import Refusal
 
 OPEN_PATHS = ("/health", "/ready")
+BODY_CAP = 16 << 20
 
 
 class Access:
@@ -30,15 +32,34 @@ class Access:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] in ("http", "websocket") and scope["path"] not in OPEN_PATHS:
-            headers = Headers(scope=scope)
-            if not own_page(headers):
-                return await _refuse(scope, send, 403, "requests from pages of other sites are refused")
-            if self._token and not any(hmac.compare_digest(given, self._token) for given in tokens(headers)):
-                return await _refuse(
-                    scope, send, 401, "send the server's token: Authorization: Bearer ..., or X-Kernel-Env-Token"
-                )
-        await self._app(scope, receive, send)
+            refusal = self._judge(Headers(scope=scope))
+            if refusal is not None:
+                await _refuse(scope, send, *refusal)
+                return
+        await self._app(scope, capped(receive) if scope["type"] == "http" else receive, send)
+
+    def _judge(self, headers: Headers) -> tuple[int, str] | None:
+        """Status and reason where the request may not pass."""
+        if not own_page(headers):
+            return 403, "requests from pages of other sites are refused"
+        if self._token and not any(hmac.compare_digest(given, self._token) for given in tokens(headers)):
+            return 401, "send the server's token: Authorization: Bearer ..., or X-Kernel-Env-Token"
         return None
+
+
+def capped(receive: Receive) -> Receive:
+    """`receive` of a request whose body may not exceed `BODY_CAP`; beyond it raises `Refusal` (TOO_LARGE)."""
+    size = 0
+
+    async def receive_some() -> Message:
+        nonlocal size
+        message = await receive()
+        size += len(message.get("body", b""))
+        if size > BODY_CAP:
+            raise Refusal("TOO_LARGE", f"the request's body is over {BODY_CAP} bytes")
+        return message
+
+    return receive_some
 
 
 def tokens(headers: Headers) -> list[bytes]:
@@ -49,7 +70,8 @@ def tokens(headers: Headers) -> list[bytes]:
         found.append(value.strip())
     elif scheme.lower() == "basic":
         found.append(_password(value))
-    return [token.encode("utf-8", "replace") for token in found if token]
+    # Starlette reads header bytes as latin-1.
+    return [token.encode("latin-1") for token in found if token]
 
 
 def own_page(headers: Headers) -> bool:
@@ -63,7 +85,7 @@ def own_page(headers: Headers) -> bool:
 
 def _password(value: str) -> str:
     try:
-        return base64.b64decode(value.strip(), validate=True).decode("utf-8", "replace").partition(":")[2]
+        return base64.b64decode(value.strip(), validate=True).decode("latin-1").partition(":")[2]
     except binascii.Error:
         return ""
 

@@ -43,6 +43,7 @@ class Settings:
     token: str = field(default="", repr=False)
     web: bool = False
     resume_s: float = 300.0
+    idle_s: float = 3600.0
     trials: int = 5
     atol: float = 1e-2
     rtol: float = 1e-2
@@ -78,6 +79,7 @@ class Settings:
             token=env.text("KERNEL_ENV_TOKEN", ""),
             web=env.flag("ENABLE_WEB_INTERFACE", False),
             resume_s=env.number("KERNEL_ENV_RESUME_S", cls.resume_s, 0.0, 86_400.0),
+            idle_s=env.number("KERNEL_ENV_IDLE_S", cls.idle_s, 1.0, 604_800.0),
             trials=env.integer("KERNEL_ENV_TRIALS", cls.trials, 1, 100),
             atol=env.number("KERNEL_ENV_ATOL", cls.atol, 0.0, 1.0),
             rtol=env.number("KERNEL_ENV_RTOL", cls.rtol, 0.0, 1.0),

@@ -17,6 +17,7 @@ from .protocol import Refusal, check_keys, echo
 from .tasks import SPLITS
 
 TEXT_CAP = 255
+SEED_MAX = 2**63 - 1
 RESET_KEYS = ("seed", "episode_id", "task_id", "split", "language")
 STEP_KEYS = ("code", "metadata")
 
@@ -36,8 +37,8 @@ class ResetRequest:
         """Raises `Refusal` (VALIDATION_ERROR)."""
         check_keys(data, RESET_KEYS, "reset")
         seed = data.get("seed")
-        if seed is not None and (type(seed) is not int or seed < 0):
-            raise _invalid("seed", seed, "a whole number >= 0, or null for a random task")
+        if seed is not None and (type(seed) is not int or not 0 <= seed <= SEED_MAX):
+            raise _invalid("seed", seed, "a whole number from 0 to 2**63 - 1, or null for a random task")
         return cls(
             seed=seed,
             episode_id=_text(data, "episode_id"),

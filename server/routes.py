@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from fastapi import APIRouter, FastAPI, Request, WebSocket
+from fastapi import APIRouter, FastAPI, HTTPException, Request, Response, WebSocket
+from fastapi.exception_handlers import http_exception_handler
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 
 from kernel_env import __version__
 
 from .backend import Backend
-from .protocol import Refusal, presentable
+from .protocol import ECHO_CAP, Refusal, presentable
 from .session import Sessions
 from .websocket import Connection
+
+ERRORS_TOLD = 10
 
 _STATUS = {
     "VALIDATION_ERROR": 422,
@@ -48,6 +53,8 @@ def install(app: FastAPI, backend: Backend) -> None:
         *(route for route in app.router.routes if getattr(route, "path", None) not in replaced),
     ]
     app.add_exception_handler(Refusal, _refused)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(HTTPException, _failed)
     app.title, app.description = "kernel_env", "An OpenEnv environment: GPU kernels for KernelBench tasks."
     app.contact, app.license_info = None, {"name": "MIT"}
 
@@ -73,3 +80,28 @@ async def _refused(request: Request, refusal: Exception) -> JSONResponse:
     assert isinstance(refusal, Refusal)
     data = refusal.data()
     return JSONResponse({"detail": data["message"], **data}, status_code=_STATUS.get(refusal.code, 500))
+
+
+async def _invalid(request: Request, error: Exception) -> Response:
+    """openenv's request models: what is wrong, without the input that FastAPI would send back whole."""
+    assert isinstance(error, RequestValidationError)
+    return JSONResponse({"detail": _told(error.errors())}, status_code=422)
+
+
+async def _failed(request: Request, error: Exception) -> Response:
+    """The same for the action, whose errors openenv raises in this form."""
+    assert isinstance(error, HTTPException)
+    if not isinstance(error.detail, list):
+        return await http_exception_handler(request, error)
+    return JSONResponse({"detail": _told(error.detail)}, status_code=error.status_code)
+
+
+def _told(errors: Sequence[Any]) -> list[dict[str, Any]]:
+    return [
+        {
+            "type": str(error.get("type")),
+            "loc": [presentable(str(part))[:ECHO_CAP] for part in error.get("loc", ())],
+            "msg": presentable(str(error.get("msg"))),
+        }
+        for error in errors[:ERRORS_TOLD]
+    ]

@@ -2,7 +2,8 @@
 
 A session has at most one owner (a connection). Only owned sessions count against `max_sessions`. When the
 owner goes away its running evaluation is cancelled and an unfinished episode is parked for `resume_s`;
-whoever presents the session's token takes it up again, or takes it over from an owner that still lives. A
+whoever presents the session's token takes it up again, or takes it over from an owner that still lives. The
+place of a session idle for `idle_s` goes to a newcomer that finds no other, and its episode is parked. A
 step that was answered is stored under its request id and never evaluated twice. Frames are `protocol`'s,
 sockets `websocket`'s.
 """
@@ -11,7 +12,10 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import time
 from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -58,6 +62,25 @@ class Session:
         self._episode: Episode | None = None
         self._answer: _Answer | None = None
         self._pending: _Pending | None = None
+        self._used = time.monotonic()
+        self._busy = False
+
+    @contextmanager
+    def in_use(self) -> Iterator[None]:
+        """Around each request."""
+        self._busy = True
+        try:
+            yield
+        finally:
+            self._busy, self._used = False, time.monotonic()
+
+    def given_to(self, owner: Owner) -> Session:
+        self.owner, self._used = owner, time.monotonic()
+        return self
+
+    def idle_for(self, now: float) -> float:
+        """Seconds since the last request was answered."""
+        return 0.0 if self._busy else now - self._used
 
     async def reset(self, data: dict[str, Any]) -> str:
         """Begin an episode; the reply's frame. Raises `Refusal`, and then the old episode goes on."""
@@ -164,18 +187,16 @@ class Sessions:
         if held is not None:
             if held.owner is not None:
                 held.owner.evict("the session was taken over by another connection")
-            held.owner = owner
-            return held
-        self._check_room()
+            return held.given_to(owner)
+        self._make_room()
         parked = self._parked.pop(token, None) if token else None
         if parked is not None:
             session, expiry = parked
             expiry.cancel()
         else:
             session = Session(self._backend, lost=token is not None)
-        session.owner = owner
         self._active[session.token] = session
-        return session
+        return session.given_to(owner)
 
     def detach(self, session: Session, owner: Owner, keep: bool, finished: bool) -> None:
         """`owner` is gone: free its place at once, and park the episode where `keep`."""
@@ -187,16 +208,10 @@ class Sessions:
         if keep and self._backend.settings.resume_s > 0 and session.worth_parking(finished):
             self._park(session)
 
-    def close(self) -> None:
-        """Drop everything that is parked, and stop what runs."""
-        for session in self._active.values():
-            session.abandon()
-        while self._parked:
-            self._parked.popitem()[1][1].cancel()
-
-    def _check_room(self) -> None:
+    def _make_room(self) -> None:
+        """Raises `Refusal` when every place is taken by a session in use."""
         limit = self._backend.settings.max_sessions
-        if len(self._active) >= limit:
+        if len(self._active) >= limit and not self._reclaim():
             raise Refusal(
                 "CAPACITY_REACHED",
                 f"Server at capacity: {len(self._active)}/{limit} sessions active; try again later, or raise"
@@ -204,6 +219,17 @@ class Sessions:
                 active_sessions=len(self._active),
                 max_sessions=limit,
             )
+
+    def _reclaim(self) -> bool:
+        """Take the place of the session that was idle longest, if for `idle_s`: its client forgot to close."""
+        now = time.monotonic()
+        session = max(self._active.values(), key=lambda active: active.idle_for(now))
+        if session.owner is None or session.idle_for(now) < self._backend.settings.idle_s:
+            return False
+        owner = session.owner
+        self.detach(session, owner, keep=True, finished=False)
+        owner.evict("idle for KERNEL_ENV_IDLE_S while others wait for a place")
+        return True
 
     def _park(self, session: Session) -> None:
         while len(self._parked) >= PARKED_CAP:

@@ -111,7 +111,8 @@ class Connection:
                 message = parse(item)
                 if message.type == "close":
                     return
-                reply = await _reply(session, message)
+                with session.in_use():
+                    reply = await _reply(session, message)
             except Refusal as refusal:
                 reply = error_frame(refusal)
             except Exception:

@@ -235,6 +235,27 @@ def test_parked_episodes_take_no_place(server: Server) -> None:
         wire.close()
 
 
+def test_a_forgotten_session_makes_room_when_others_wait(launch: Launch) -> None:
+    server = launch(scripted=True, KERNEL_ENV_MAX_SESSIONS="2", KERNEL_ENV_IDLE_S="1")
+    with server.connect() as forgotten, server.connect() as busy:
+        token = begin(forgotten)
+        begin(busy)
+        forgotten.step(CODE)
+        busy.send("step", {"code": scripted(sleep=2.5)})
+        with server.connect() as early:
+            assert early.receive()["data"]["code"] == "CAPACITY_REACHED"
+        time.sleep(1.1)
+        with server.connect() as newcomer:
+            newcomer.reset()
+            assert forgotten.closed() == 1008
+            with server.connect() as late:
+                assert late.receive()["data"]["code"] == "CAPACITY_REACHED"
+        assert busy.receive()["data"]["observation"]["turn"] == 1
+        with server.connect(resume=token) as back:
+            assert back.state()["turn"] == 1
+    server.stop()
+
+
 def test_a_flood_of_requests_ends_the_connection_and_nothing_else(server: Server) -> None:
     with server.connect() as flooding, server.connect() as other:
         token = begin(flooding)
