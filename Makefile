@@ -44,19 +44,19 @@ $(VENV)/.created:
 
 # torch first and exactly: the packages that depend on it accept what is there.
 $(VENV)/.torch: requirements/torch.txt | $(VENV)/.created
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r $<
+	$(BIN)/python -m pip install --disable-pip-version-check -r $<
 	touch $@
 
 $(VENV)/.installed: pyproject.toml | $(VENV)/.torch
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	$(BIN)/python -m pip install --disable-pip-version-check --editable .
 	touch $@
 
 $(VENV)/.developed: pyproject.toml | $(VENV)/.torch
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	$(BIN)/python -m pip install --disable-pip-version-check --editable '.[dev]'
 	touch $@ $(VENV)/.installed
 
 # A client of another release, for the conformance tests: its code alone, on our dependencies.
 $(OLD_OPENENV)/.installed: | $(VENV)/.created
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps \
+	$(BIN)/python -m pip install --disable-pip-version-check --no-deps \
 		--target $(OLD_OPENENV) openenv==0.3.0
 	touch $@

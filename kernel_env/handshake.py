@@ -16,16 +16,19 @@ def request_headers(
 ) -> dict[str, str] | None:
     """Headers of every connection: the server's token, a Modal proxy's key pair, then `extra` on top.
 
-    `token` None means KERNEL_ENV_TOKEN of `environ`; an empty one sends none.
+    `token` None means KERNEL_ENV_TOKEN of `environ`; an empty one sends none. Where `extra` has an
+    `Authorization` of its own, for a proxy, the token goes into `X-Kernel-Env-Token`.
     """
+    given = {name.lower() for name in extra or {}}
     headers: dict[str, str] = {}
-    token = environ.get("KERNEL_ENV_TOKEN", "") if token is None else token
-    if token.strip():
-        headers["Authorization"] = f"Bearer {token.strip()}"
+    token = (environ.get("KERNEL_ENV_TOKEN", "") if token is None else token).strip()
+    if token and "authorization" in given:
+        headers["X-Kernel-Env-Token"] = token
+    elif token:
+        headers["Authorization"] = f"Bearer {token}"
     key, secret = environ.get("MODAL_PROXY_KEY", ""), environ.get("MODAL_PROXY_SECRET", "")
     if key and secret:
         headers |= {"Modal-Key": key, "Modal-Secret": secret}
-    given = {name.lower() for name in extra or {}}
     headers = {name: value for name, value in headers.items() if name.lower() not in given}
     return {**headers, **(extra or {})} or None
 

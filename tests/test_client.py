@@ -141,6 +141,7 @@ async def test_given_headers_win_over_the_environment(monkeypatch: pytest.Monkey
     async with playing(cooperate, headers={"authorization": "Bearer other"}) as (peer, env):
         await env.reset()
         assert peer.sessions[0].headers.get_all("Authorization") == ["Bearer other"]
+        assert peer.sessions[0].headers["X-Kernel-Env-Token"] == "abc"
 
 
 @pytest.mark.parametrize("call", ["step", "state"])

@@ -177,6 +177,8 @@ async def test_a_token_is_needed_where_one_is_set(launch: Launch, monkeypatch: p
         await KernelEnv(base_url=url, token="open").reset()
     async with KernelEnv(base_url=url, token="sesame") as env:
         await env.reset(task_id=TASK)
+    async with KernelEnv(base_url=url, token="sesame", headers={"Authorization": "Bearer proxy"}) as env:
+        await env.reset(task_id=TASK)
     monkeypatch.setenv("KERNEL_ENV_TOKEN", "sesame")
     async with KernelEnv(base_url=url) as env:
         await env.reset(task_id=TASK)
