@@ -1,0 +1,146 @@
+"""The pure parts of a verdict: comparison, statistics, the judge's bound on claims, the roofline."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from kernel_env.server.compare import compare, same_bytes
+from kernel_env.server.peaks import PEAKS, peak
+from kernel_env.server.roofline import bound
+from kernel_env.server.statistics import Block, estimate, plausible
+
+
+def test_equal_and_close_tensors_match() -> None:
+    expected = torch.randn(1000)
+    assert compare(expected.clone(), expected, 0.0, 0.0) is None
+    assert compare(expected + 0.009, expected, 1e-2, 0.0) is None
+    assert compare(torch.empty(0), torch.empty(0), 0.0, 0.0) is None
+
+
+def test_a_mismatch_names_the_worst_element() -> None:
+    expected = torch.ones(4, 8)
+    got = expected.clone()
+    got[1, 2], got[3, 7] = 1.5, 9.0
+    mismatch = compare(got, expected, 1e-2, 1e-2)
+    assert mismatch is not None
+    assert (mismatch.wrong, mismatch.total) == (2, 32)
+    assert (mismatch.index, mismatch.got, mismatch.expected) == ((3, 7), 9.0, 1.0)
+    assert "[3, 7]: got 9, expected 1" in mismatch.text()
+
+
+@pytest.mark.parametrize(
+    ("got", "expected", "same"),
+    [
+        (math.nan, math.nan, True),
+        (math.inf, math.inf, True),
+        (-math.inf, math.inf, False),
+        (math.nan, 1.0, False),
+        (1.0, math.nan, False),
+        (math.inf, 1.0, False),
+        (1.0, math.inf, False),
+        (math.nan, math.inf, False),
+    ],
+)
+def test_non_finite_values_match_in_kind(got: float, expected: float, same: bool) -> None:
+    for dtype in (torch.float32, torch.float16, torch.bfloat16, torch.float64):
+        pair = torch.tensor([0.0, got], dtype=dtype), torch.tensor([0.0, expected], dtype=dtype)
+        assert (compare(*pair, 1e-2, 1e-2) is None) is same
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.uint8, torch.bool])
+def test_integers_are_compared_exactly(dtype: torch.dtype) -> None:
+    expected = torch.ones(100, dtype=dtype)
+    got = expected.clone()
+    assert compare(got, expected, 10.0, 10.0) is None
+    got[41] = 0
+    mismatch = compare(got, expected, 10.0, 10.0)
+    assert mismatch is not None
+    assert mismatch.index == (41,)
+
+
+def test_large_integers_do_not_collide() -> None:
+    expected = torch.tensor([2**60])
+    assert compare(expected + 1, expected, 0.0, 0.0) is not None
+
+
+def test_complex_numbers_are_compared_by_distance() -> None:
+    expected = torch.tensor([1 + 1j, 2 - 1j])
+    assert compare(expected + 0.001j, expected, 1e-2, 0.0) is None
+    assert compare(expected + 0.1j, expected, 1e-2, 0.0) is not None
+
+
+def test_same_bytes_is_bit_for_bit() -> None:
+    value = torch.tensor([math.nan, -0.0, 1.0])
+    assert same_bytes(value, value.clone())
+    assert not same_bytes(value, torch.tensor([math.nan, 0.0, 1.0]))
+
+
+def test_an_estimate_is_coherent_and_repeatable() -> None:
+    blocks = [Block.of([1.0 + 0.01 * i, 1.0], [2.0 + 0.01 * i, 2.0]) for i in range(9)]
+    first = estimate(blocks)
+    assert first == estimate(blocks)
+    assert first.speedup == first.ref_runtime_ms / first.runtime_ms
+    assert first.low <= first.speedup <= first.high
+    assert first.samples == 18
+    assert first.half_width < 0.05
+
+
+def test_an_estimate_shrugs_off_an_outlier() -> None:
+    blocks = [Block.of([1.0], [2.0])] * 8 + [Block.of([50.0], [2.0])]
+    assert estimate(blocks).speedup == 2.0
+
+
+def test_equal_blocks_give_a_point() -> None:
+    result = estimate([Block.of([1.0], [3.0])] * 5)
+    assert (result.low, result.speedup, result.high) == (3.0, 3.0, 3.0)
+
+
+@pytest.mark.parametrize(
+    ("claimed", "wall", "believed"),
+    [(10.0, 11.0, True), (10.0, 12.5, True), (5.0, 11.0, False), (0.0, 2.5, True), (0.0, 20.0, False)],
+)
+def test_a_claim_must_fit_the_judges_clock(claimed: float, wall: float, believed: bool) -> None:
+    assert plausible(claimed, 4, wall, overhead_ms=2.0, per_call_ms=0.15) is believed
+
+
+@pytest.mark.parametrize(
+    ("device", "name"),
+    [
+        ("NVIDIA H200", "H200"),
+        ("NVIDIA H100 80GB HBM3", "H100"),
+        ("NVIDIA H100 PCIe", "H100 PCIe"),
+        ("NVIDIA A100-SXM4-40GB", "A100-SXM4-40GB"),
+        ("NVIDIA A100 80GB PCIe", "A100 80GB PCIe"),
+        ("NVIDIA L40S", "L40S"),
+        ("NVIDIA L4", "L4"),
+        ("Tesla T4", "T4"),
+        ("NVIDIA GeForce RTX 4090", "RTX 4090"),
+    ],
+)
+def test_devices_are_known_by_their_cuda_names(device: str, name: str) -> None:
+    assert peak(device) is PEAKS[name]
+
+
+@pytest.mark.parametrize(
+    "device",
+    [
+        "AMD EPYC (2 cores)",
+        "NVIDIA L40",
+        "NVIDIA GH200 480GB",
+        "NVIDIA H100 NVL",
+        "NVIDIA H100 80GB HBM3 MIG 1g.10gb",
+    ],
+)
+def test_other_devices_have_no_peaks(device: str) -> None:
+    assert peak(device) is None
+
+
+def test_the_roofline_takes_the_larger_time() -> None:
+    memory = bound(flops=0, size=4_800_000_000, half=False, known=PEAKS["H200"])
+    assert (memory.bound, memory.t_min_ms, memory.arithmetic_intensity) == ("memory", pytest.approx(1.0), 0.0)
+    compute = bound(flops=494_700_000_000, size=1000, half=False, known=PEAKS["H200"])
+    assert (compute.bound, compute.t_min_ms) == ("compute", pytest.approx(1.0))
+    assert bound(989_400_000_000, 1000, half=True, known=PEAKS["H200"]).t_min_ms == pytest.approx(1.0)
