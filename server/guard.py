@@ -44,7 +44,7 @@ class DispatchGuard(TorchDispatchMode):
     """Active while candidate code runs. `violations` survives a candidate that swallows the exception."""
 
     def __init__(self, device: torch.device) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self._device = device
         self.constructing = False
         self.violations: list[str] = []
@@ -117,7 +117,7 @@ def forbid_graphs(guard: DispatchGuard) -> None:
 
         return refused
 
-    torch.compile = refuse("torch.compile")  # type: ignore[assignment]
+    torch.compile = refuse("torch.compile")
     for name in ("trace", "script", "freeze", "optimize_for_inference"):
         setattr(torch.jit, name, refuse(f"torch.jit.{name}"))
     if hasattr(torch.cuda, "CUDAGraph"):

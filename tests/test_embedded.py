@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+
 from kernel_env.server.config import Settings
 from kernel_env.server.tasks import TaskSet
 

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+
+from kernel_env.extract import extract_code
 from kernel_env.server.checks import check
 from kernel_env.server.config import Settings
 from kernel_env.server.outcome import Device
 from kernel_env.server.problem import LANGUAGES, LanguageError, problem_text
 from kernel_env.server.tasks import TaskSet
-
-from kernel_env.extract import extract_code
 
 SETTINGS = Settings(trials=7, atol=0.002, rtol=0.003, max_turns=9, build_timeout_s=123)
 TASK = TaskSet.load(SETTINGS).get("level2/e01_BiasHardSwishResidual")

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from kernel_env.server.config import Settings
 from kernel_env.server.task_sources import SourceError, hub
 from kernel_env.server.tasks import (
