@@ -106,6 +106,12 @@ class Server:
         counts: dict[str, int] = self.health()["devices"][0]["counts"]
         return counts
 
+    def wait_for_count(self, within_s: float, name: str, value: int) -> None:
+        deadline = time.monotonic() + within_s
+        while (seen := self.counts()[name]) != value:
+            assert time.monotonic() < deadline, f"{name} is {seen}, not {value}"
+            time.sleep(0.02)
+
     def connect(self, resume: str | None = None, **options: Any) -> Wire:
         query = f"/ws?resume={resume}" if resume else "/ws"
         return Wire(self.url.replace("http", "ws", 1) + query, options)
