@@ -16,6 +16,7 @@ import random
 import socket
 import sys
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from types import ModuleType
 from typing import Any
 
@@ -43,11 +44,14 @@ class OutputError(Exception):
 class Candidate:
     """The submission's side of the link; each `on_*` method answers one request."""
 
-    def __init__(self, peer: Peer, path: str, device: torch.device) -> None:
+    def __init__(self, peer: Peer, path: str, device: torch.device, guarded: bool) -> None:
         self._peer = peer
         self._path = path
         self._device = device
         self._guard = DispatchGuard(device)
+        self._watch: AbstractContextManager[Any] = self._guard if guarded else nullcontext()
+        if guarded:
+            forbid_graphs(self._guard)
         self._stopwatch = Stopwatch(device)
         self._region: Region | None = None
         self._module: ModuleType | None = None
@@ -97,7 +101,7 @@ class Candidate:
         return {}
 
     def on_import(self, request: dict[str, Any], fds: list[int]) -> dict[str, Any]:
-        self._module = load_submission(self._path, self._guard)
+        self._module = load_submission(self._path)
         return {}
 
     def on_construct(self, request: dict[str, Any], fds: list[int]) -> dict[str, Any]:
@@ -105,7 +109,7 @@ class Candidate:
         arguments = pickle.loads(base64.b64decode(request["arguments"]))  # written by the judge
         arguments = [a.to(self._device) if isinstance(a, torch.Tensor) else a for a in arguments]
         torch.manual_seed(request["seed"])
-        with torch.no_grad(), self._guard, self._guard.construction():
+        with torch.no_grad(), self._watch, self._guard.construction():
             model = self._module.ModelNew(*arguments)  # type: ignore[union-attr]
             model = model.to(self._device)
             self._model = model
@@ -149,7 +153,7 @@ class Candidate:
         return {"laps": laps}
 
     def _forward(self, inputs: list[Any]) -> Any:
-        with torch.no_grad(), self._guard:
+        with torch.no_grad(), self._watch:
             return self._model(*inputs)
 
     def _inputs(self, description: dict[str, Any]) -> list[Any]:
@@ -213,9 +217,8 @@ def _check_tensor(tensor: torch.Tensor, slot: Slot, device: torch.device, index:
         raise OutputError(f"{which} has layout {tensor.layout}, expected a dense tensor")
 
 
-def load_submission(path: str, guard: DispatchGuard) -> ModuleType:
-    """Import the submission under the name `submission`, with graph compilers refused."""
-    forbid_graphs(guard)
+def load_submission(path: str) -> ModuleType:
+    """Import the submission under the name `submission`."""
     spec = importlib.util.spec_from_file_location("submission", path)
     assert spec is not None
     assert spec.loader is not None
@@ -227,26 +230,26 @@ def load_submission(path: str, guard: DispatchGuard) -> ModuleType:
     return module
 
 
-def build(peer: Peer, path: str) -> None:
+def build(peer: Peer, path: str, guarded: bool) -> None:
     """A build child's life: import without a device, and say how it went."""
     os.nice(BUILD_NICENESS)
-    candidate = Candidate(peer, path, torch.device("cpu"))
+    candidate = Candidate(peer, path, torch.device("cpu"), guarded)
     reply = candidate._attempt(candidate.on_import, {}, [])
     peer.send(reply)
 
 
 def main(link: int, spec: dict[str, Any], parent: int) -> None:
-    """Entry after the fork. `spec`: role ("build" | "run"), scratch, device ("cuda" | "cpu"), environment."""
+    """Entry after the fork. `spec`: role ("build" | "run"), scratch, device, guarded, environment."""
     confine(spec["scratch"], [link], parent)
     os.environ.update(spec["environment"])
     peer = Peer(socket.socket(fileno=link), TRUSTED_CAP)
     path = f"{spec['scratch']}/{trace.NAME}"
     if spec["role"] == "build":
-        build(peer, path)
+        build(peer, path, spec["guarded"])
         return
     device = torch.device("cuda", 0) if spec["device"] == "cuda" else torch.device("cpu")
     if device.type == "cuda":
         torch.cuda.init()
         torch.zeros(1, device=device)
     peer.send({"hello": True})
-    Candidate(peer, path, device).serve()
+    Candidate(peer, path, device, spec["guarded"]).serve()

@@ -49,6 +49,7 @@ class Evaluation:
         self._mailbox: Mailbox | None = None
         self._roofline: Roofline | None = None
         self.durations: dict[str, float] = {}
+        self.peak_bytes: int | None = None
         self.seeds = [secrets.randbits(62) for _ in range(request["trials"] + 1)]
 
     def run(self) -> Outcome:
@@ -131,6 +132,13 @@ class Evaluation:
             yield
         finally:
             self.durations[name] = time.monotonic() - started
+            self._note_memory()
+
+    def _note_memory(self) -> None:
+        """Called while the candidate still holds its memory."""
+        if self._device.type == "cuda":
+            free, total = torch.cuda.mem_get_info(self._device)
+            self.peak_bytes = max(total - free, self.peak_bytes or 0)
 
     @property
     def seeds_digest(self) -> str:
@@ -157,6 +165,7 @@ def serve(worker: Peer, device: torch.device) -> None:
                 "outcome": outcome.model_dump(),
                 "durations": evaluation.durations,
                 "seeds_digest": evaluation.seeds_digest,
+                "peak_bytes": evaluation.peak_bytes,
             }
         )
 

@@ -191,8 +191,12 @@ class _Seat:
 
     def _settle(self, message: dict[str, Any]) -> None:
         answer = self.waiting.get(message["id"])
-        if answer is not None and not answer.done() and "evaluation" in message:
+        if answer is None or answer.done():
+            return
+        if "evaluation" in message:
             answer.set_result(Evaluation.model_validate(message["evaluation"]))
+        elif "fault" in message:
+            answer.set_result(self._fault(message["fault"], retryable=True))
 
     def _lose(self, reason: str, retryable: bool) -> None:
         for answer in self.waiting.values():

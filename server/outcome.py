@@ -151,20 +151,26 @@ class TaskSource(Fact):
 
 
 class EvaluationRequest(Fact):
-    """One submission to evaluate. `budget_s` counts from arrival at the pool, queueing included."""
+    """One submission to evaluate. `budget_s` counts from arrival at the pool, queueing included.
+
+    `mode` "audit" is for tasks, never for submissions: the code is the reference itself, and runs without static
+    checks and guard. No frame of a client can ask for it.
+    """
 
     id: str
     task: TaskSource
     language: Literal["triton", "cuda", "cpp"]
     code: str
     budget_s: float
+    mode: Literal["submission", "audit"] = "submission"
 
 
 class Evaluation(Fact):
     """An outcome with where, on what and how long: enough to rebuild the reward offline.
 
     `durations` maps stage names (queue, checks, build, candidate, correctness, timing) to seconds.
-    `seeds_digest` identifies the secret seeds without revealing them.
+    `seeds_digest` identifies the secret seeds without revealing them. `peak_bytes` is the most device memory
+    that the judge saw in use, by everybody, at its own measuring points; None on a CPU.
     """
 
     outcome: Outcome
@@ -173,3 +179,4 @@ class Evaluation(Fact):
     task_hash: str = ""
     code_hash: str = ""
     seeds_digest: str = ""
+    peak_bytes: int | None = None

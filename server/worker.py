@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import logging
 import os
 import shutil
 import signal
@@ -20,6 +21,7 @@ import tempfile
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +48,8 @@ from .sandbox import clean_environment, die_with_parent
 START_S = 120.0
 JUDGE_MARGIN_S = 90.0
 CANCEL_S = 15.0
+
+_logger = logging.getLogger(__name__)
 
 
 class Worker:
@@ -75,52 +79,54 @@ class Worker:
     async def evaluate(self, request: EvaluationRequest) -> Evaluation:
         """Never raises but for cancellation."""
         durations: dict[str, float] = {}
-        digest = ""
         try:
             async with asyncio.timeout(request.budget_s):
-                outcome, digest = await self._stages(request, durations)
+                verdict = await self._stages(request, durations)
         except TimeoutError:
-            outcome = Infrastructure(
-                message=f"no verdict within the step's {request.budget_s:.0f} s; the queue was too long",
-                retryable=False,
-            )
+            message = f"no verdict within the step's {request.budget_s:.0f} s; the queue was too long"
+            verdict = _Verdict(Infrastructure(message=message, retryable=False))
         except (FrameError, StartFailed) as error:
-            outcome = Infrastructure(message=str(error))
+            verdict = _Verdict(Infrastructure(message=str(error)))
         assert self._device is not None
         return Evaluation(
-            outcome=outcome,
+            outcome=verdict.outcome,
             device=self._device,
             durations=durations,
             task_hash=request.task.hash,
             code_hash=hashlib.sha256(request.code.encode()).hexdigest()[:16],
-            seeds_digest=digest,
+            seeds_digest=verdict.seeds_digest,
+            peak_bytes=verdict.peak_bytes,
         )
 
-    async def _stages(self, request: EvaluationRequest, durations: dict[str, float]) -> tuple[Outcome, str]:
-        with _timed(durations, "checks"):
-            refused = await asyncio.to_thread(
-                check, request.code, request.language, self._config["max_code_bytes"]
-            )
+    async def _stages(self, request: EvaluationRequest, durations: dict[str, float]) -> _Verdict:
+        refused = await self._check(request, durations)
         if refused is not None:
-            return refused, ""
+            return _Verdict(refused)
         async with self._scratch(request) as scratch:
             with _timed(durations, "build"):
-                failed = await self._build(scratch)
+                failed = await self._build(request, scratch)
             if failed is not None:
-                return failed, ""
+                return _Verdict(failed)
             queued = time.monotonic()
             async with self._lease:
                 durations["queue"] = time.monotonic() - queued
                 return await self._run(request, scratch, durations)
 
-    async def _build(self, scratch: str) -> Outcome | None:
+    async def _check(self, request: EvaluationRequest, durations: dict[str, float]) -> Outcome | None:
+        if request.mode == "audit":
+            return None
+        with _timed(durations, "checks"):
+            limit = self._config["max_code_bytes"]
+            return await asyncio.to_thread(check, request.code, request.language, limit)
+
+    async def _build(self, request: EvaluationRequest, scratch: str) -> Outcome | None:
         """Import the submission in a child without a device; None when that went well or needs the device."""
         zygote = await self._ready_zygote()
         limit_s: float = self._config["build_timeout_s"]
         async with self._builds:
             child: Forked
             outcome: Outcome | None = None
-            async with forked(zygote, self._spec("build", scratch)) as child:
+            async with forked(zygote, self._spec("build", request, scratch)) as child:
                 try:
                     outcome = self._build_outcome(await child.reply(limit_s))
                 except TimeoutError:
@@ -145,12 +151,10 @@ class Worker:
             else Raised(stage="compile", message=message)
         )
 
-    async def _run(
-        self, request: EvaluationRequest, scratch: str, durations: dict[str, float]
-    ) -> tuple[Outcome, str]:
+    async def _run(self, request: EvaluationRequest, scratch: str, durations: dict[str, float]) -> _Verdict:
         """Candidate and judge together; the lease is held."""
         judge, zygote = await self._ready_judge(), await self._ready_zygote()
-        async with forked(zygote, self._spec("run", scratch)) as child:
+        async with forked(zygote, self._spec("run", request, scratch)) as child:
             asking = asyncio.ensure_future(self._ask_judge(judge, request, child))
             limit_s = sum(self._config[f"{s}_timeout_s"] for s in ("build", "correctness", "timing"))
             try:
@@ -158,14 +162,15 @@ class Worker:
             except TimeoutError:
                 judge.kill()
                 await asyncio.gather(asking, return_exceptions=True)
-                return Infrastructure(message="the judge gave no verdict in time and was replaced"), ""
+                return _Verdict(Infrastructure(message="the judge gave no verdict in time and was replaced"))
             except asyncio.CancelledError:
                 child.kill()
                 await _settle(judge, asking)
                 raise
         durations.update(reply["durations"])
         evaluation = Evaluation.model_validate({"outcome": reply["outcome"], "device": self._device})
-        return _with_status(evaluation.outcome, child), reply["seeds_digest"]
+        outcome = _with_status(evaluation.outcome, child)
+        return _Verdict(outcome, reply["seeds_digest"], reply["peak_bytes"])
 
     async def _ask_judge(self, judge: Child, request: EvaluationRequest, child: Forked) -> dict[str, Any]:
         keys = [
@@ -185,7 +190,7 @@ class Worker:
             reply = await judge.stream.receive()
         return reply
 
-    def _spec(self, role: str, scratch: str) -> dict[str, Any]:
+    def _spec(self, role: str, request: EvaluationRequest, scratch: str) -> dict[str, Any]:
         environment = {}
         if self._device is not None and self._device.capability:
             suffix = "a" if self._device.capability in ("9.0", "10.0") else ""
@@ -196,6 +201,7 @@ class Worker:
             "role": role,
             "scratch": scratch,
             "device": self._config["device"],
+            "guarded": request.mode != "audit",
             "environment": environment,
         }
 
@@ -242,6 +248,13 @@ class Worker:
             await asyncio.shield(asyncio.to_thread(shutil.rmtree, folder, True))
 
 
+@dataclass(frozen=True)
+class _Verdict:
+    outcome: Outcome
+    seeds_digest: str = ""
+    peak_bytes: int | None = None
+
+
 class _timed:
     """Adds the seconds spent inside to `durations[name]`."""
 
@@ -286,6 +299,11 @@ async def serve(pool: Stream, worker: Worker) -> None:
             await pool.send({"id": request.id, "evaluation": evaluation.model_dump()})
         except asyncio.CancelledError:
             await pool.send({"id": request.id, "cancelled": True})
+        except FrameError:
+            return  # the pool is gone, and this process with it
+        except Exception:  # whatever else this process gets wrong is told, so that nobody waits for it
+            _logger.exception("evaluation %s", request.id)
+            await pool.send({"id": request.id, "fault": "the worker failed; its log has the cause"})
         finally:
             running.pop(request.id, None)
 
