@@ -79,6 +79,8 @@ def serve(settings: Settings, *, pool: Pool | None = None) -> None:
     config = uvicorn.Config(
         app,
         ws_max_size=_max_frame_bytes(),
+        # Frames are a few kilobytes: compressing them costs more than sending them.
+        ws_per_message_deflate=False,
         ws_ping_interval=settings.ping_interval_s or None,
         ws_ping_timeout=settings.ping_timeout_s,
         timeout_graceful_shutdown=GRACE_S,

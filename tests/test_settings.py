@@ -103,3 +103,24 @@ def test_the_defaults_are_documented_ones() -> None:
 def test_a_device_named_twice_is_refused() -> None:
     with pytest.raises(SettingsError, match="names a device twice"):
         Settings.from_env({"KERNEL_ENV_GPUS": "0,0"})
+
+
+@pytest.mark.parametrize("module", ["server.app", "kernel_env.server.app"])
+def test_the_application_is_found_by_its_name(module: str) -> None:
+    """As `openenv.yaml` and plain uvicorn name it, from a checkout; one set of modules either way."""
+    program = (
+        f"import sys, importlib; sys.path.insert(0, '.'); app = importlib.import_module('{module}').app\n"
+        "assert any(getattr(route, 'path', '') == '/ws' for route in app.routes)\n"
+        "assert not [name for name in sys.modules if name.startswith('server.') and name != 'server.app']\n"
+        "assert 'torch' not in sys.modules and 'gradio' not in sys.modules\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=Path(__file__).parent.parent,
+        env={**os.environ, "KERNEL_ENV_EVALUATOR": "mock"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
