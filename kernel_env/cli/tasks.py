@@ -1,4 +1,4 @@
-"""`kernel-env tasks list|show`: what the server would serve under the current settings."""
+"""`kernel-env tasks list|show|audit`: what the server would serve under the current settings."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from .audit import audit
 from .console import USAGE, fail, load_tasks, out, settings_from
 
 if TYPE_CHECKING:
@@ -21,6 +22,9 @@ Sources = Annotated[
     str | None,
     typer.Option("--tasks", help="embedded, kernelbench, huggingface or paths, by commas [KERNEL_ENV_TASKS]."),
 ]
+
+
+app.command("audit")(audit)
 
 
 @app.command("list")

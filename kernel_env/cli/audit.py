@@ -1,0 +1,94 @@
+"""`kernel-env tasks audit`: each task's reference against itself on this machine's device.
+
+Status 0 only if every audited task passed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from .console import err, fail, load_tasks, out, progress, settings_from
+
+if TYPE_CHECKING:
+    from kernel_env.server.audit import Row, Summary
+    from kernel_env.server.config import Settings
+    from kernel_env.server.tasks import Task
+
+READY_S = 300.0
+BUDGET_S = 600.0
+
+
+def audit(
+    ids: Annotated[
+        list[str] | None, typer.Argument(metavar="[ID]...", help="All tasks, if none is named.")
+    ] = None,
+    level: Annotated[int | None, typer.Option(help="Only this level.")] = None,
+    evaluator: Annotated[str | None, typer.Option(help="auto, gpu or cpu [KERNEL_ENV_EVALUATOR].")] = None,
+    sources: Annotated[str | None, typer.Option("--tasks", help="Task sources [KERNEL_ENV_TASKS].")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+) -> None:
+    """Run each reference against itself through the whole path: verdict, speedup, spread, memory, seconds."""
+    settings = settings_from({"KERNEL_ENV_EVALUATOR": evaluator, "KERNEL_ENV_TASKS": sources})
+    if settings.evaluator == "mock":
+        fail("the mock evaluator runs nothing; use auto, gpu or cpu")
+    tasks = load_tasks(settings)
+    chosen = [tasks.get(task_id) for task_id in ids or tasks.ids()]
+    chosen = [task for task in chosen if level in (None, task.level)]
+    rows = asyncio.run(_audit(settings, chosen, as_json))
+    raise typer.Exit(0 if all(row.verdict == "passed" for row in rows) else 1)
+
+
+async def _audit(settings: Settings, tasks: Sequence[Task], as_json: bool) -> list[Row]:
+    from kernel_env.server.audit import audit, summarize
+    from kernel_env.server.local import LocalPool
+
+    pool = LocalPool(settings)
+    await pool.start()
+    try:
+        with progress("Starting the workers ..."):
+            device = await pool.ready(READY_S)
+        if device is None:
+            fail(f"no device can evaluate: {pool.health()['message']}")
+        if not as_json:
+            out.print(f"{device.name}  {device.versions}", markup=False)
+            out.print(HEADER, style="bold", markup=False)
+        started, rows = time.monotonic(), []
+        async for row in audit(pool, device, tasks, BUDGET_S, len(pool.health()["devices"])):
+            rows.append(row)
+            out.print(
+                json.dumps(dataclasses.asdict(row)) if as_json else _line(row), markup=False, highlight=False
+            )
+        summary = summarize(rows, time.monotonic() - started)
+        err.print(_closing(summary) if not as_json else json.dumps(dataclasses.asdict(summary)), markup=False)
+        return rows
+    finally:
+        await pool.close()
+
+
+HEADER = f"{'task':58} {'verdict':14} {'speedup':>8} {'spread':>7} {'ms':>9} {'GiB':>6} {'s':>6}"
+
+
+def _line(row: Row) -> str:
+    speedup = f"{row.speedup:.3f}" if row.speedup is not None else "-"
+    spread = f"{100 * row.spread:.1f} %" if row.spread is not None else "-"
+    runtime = f"{row.runtime_ms:.4g}" if row.runtime_ms is not None else "-"
+    memory = f"{row.peak_bytes / 2**30:.1f}" if row.peak_bytes is not None else "-"
+    line = (
+        f"{row.task_id:58} {row.verdict:14} {speedup:>8} {spread:>7} {runtime:>9} {memory:>6} {row.seconds:6.1f}"
+    )
+    return f"{line}\n    {row.message[:300]}" if row.message else line
+
+
+def _closing(summary: Summary) -> str:
+    spread = f"{100 * summary.median_spread:.2f} %" if summary.median_spread is not None else "none"
+    return (
+        f"{summary.passed} of {summary.tasks} passed, {summary.one} of {summary.timed} timed ones with a speedup"
+        f" of 1.00 +/- 0.02, median spread {spread}, {summary.seconds:.0f} s"
+    )

@@ -1,0 +1,115 @@
+"""Each task's reference against itself, through the whole path: is the task well-posed on this device?
+
+For tasks, never for submissions: the code is the task's own source, run without static checks and guard. A
+reference that does not match itself, or whose speedup over itself is not one, is a fault of the task or of
+the measurement. Rows come as they are done, as many at a time as there are devices.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+import time
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+
+from .outcome import Device, Evaluation, EvaluationRequest, TaskSource
+from .pool import Pool
+from .tasks import Task
+
+NARROW = 0.02
+
+
+@dataclass(frozen=True)
+class Row:
+    """One task's audit. Times in ms and seconds, memory in bytes, `spread` half the speedup's interval."""
+
+    task_id: str
+    verdict: str
+    message: str = ""
+    speedup: float | None = None
+    spread: float | None = None
+    runtime_ms: float | None = None
+    t_min_ms: float | None = None
+    samples: int | None = None
+    peak_bytes: int | None = None
+    seconds: float = 0.0
+
+    @property
+    def one(self) -> bool:
+        """Is the speedup one, within `NARROW`?"""
+        return self.speedup is not None and abs(self.speedup - 1.0) <= NARROW
+
+
+@dataclass(frozen=True)
+class Summary:
+    tasks: int
+    passed: int
+    timed: int
+    one: int
+    median_spread: float | None
+    seconds: float
+
+
+async def audit(
+    pool: Pool, device: Device, tasks: Sequence[Task], budget_s: float, at_once: int
+) -> AsyncIterator[Row]:
+    """Rows in the order in which they are done."""
+    slots = asyncio.Semaphore(at_once)
+
+    async def one(task: Task) -> Row:
+        async with slots:
+            started = time.monotonic()
+            evaluation = await pool.evaluate(_request(task, device, budget_s))
+            return _row(task, evaluation, time.monotonic() - started)
+
+    running = [asyncio.create_task(one(task)) for task in tasks]
+    try:
+        for done in asyncio.as_completed(running):
+            yield await done
+    finally:
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+
+def _request(task: Task, device: Device, budget_s: float) -> EvaluationRequest:
+    return EvaluationRequest(
+        id=f"audit-{task.id}",
+        task=TaskSource(id=task.id, source=task.source, hash=task.hash),
+        language="cuda" if device.kind == "cuda" else "cpp",
+        code=f"{task.source}\n\nModelNew = Model\n",
+        budget_s=budget_s,
+        mode="audit",
+    )
+
+
+def _row(task: Task, evaluation: Evaluation, seconds: float) -> Row:
+    outcome = evaluation.outcome
+    if outcome.kind != "passed":
+        message = getattr(outcome, "message", "")
+        return Row(task.id, outcome.kind, message, peak_bytes=evaluation.peak_bytes, seconds=seconds)
+    timing, roofline = outcome.timing, outcome.roofline
+    return Row(
+        task_id=task.id,
+        verdict="passed",
+        speedup=timing.speedup if timing else None,
+        spread=(timing.high - timing.low) / 2 if timing else None,
+        runtime_ms=timing.runtime_ms if timing else None,
+        t_min_ms=roofline.t_min_ms if roofline else None,
+        samples=timing.samples if timing else None,
+        peak_bytes=evaluation.peak_bytes,
+        seconds=seconds,
+    )
+
+
+def summarize(rows: Sequence[Row], seconds: float) -> Summary:
+    spreads = [row.spread for row in rows if row.spread is not None]
+    return Summary(
+        tasks=len(rows),
+        passed=sum(row.verdict == "passed" for row in rows),
+        timed=len(spreads),
+        one=sum(row.one for row in rows),
+        median_spread=statistics.median(spreads) if spreads else None,
+        seconds=seconds,
+    )
