@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -20,7 +21,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from .console import err, fail, leave_gradio_out, out, progress
 from .evaluate import show
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from kernel_env import KernelObservation
 
 TASK = "level2/e02_PolynomialActivation"
-DEMO_S = 600.0
+DEMO_S = 600
 SERVER_START_S = 60.0
 SERVER_STOP_S = 20.0
 
@@ -39,11 +40,28 @@ def demo() -> None:
     began = time.monotonic()
     evaluator = _evaluator()
     out.print(f"task {TASK}: {evaluator} evaluator", style="bold")
-    with _server(evaluator) as url:
+    with _at_most(DEMO_S), _server(evaluator) as url:
         _play(url)
     out.print(f"\nDone in {time.monotonic() - began:.0f} s. To keep a server running:", style="bold")
     out.print("    kernel-env serve                 (make serve in a checkout)")
     out.print("    kernel-env eval FILE --task ID --url http://localhost:8000")
+
+
+@contextmanager
+def _at_most(seconds: int) -> Iterator[None]:
+    """End the command if the block takes longer; what the block holds is released on the way."""
+
+    def expire(signum: int, frame: object) -> NoReturn:
+        err.print(f"kernel-env: the demo did not end within {seconds} s", style="red")
+        raise SystemExit(1)  # not an Exception: it may arrive anywhere, and must not be handled there
+
+    previous = signal.signal(signal.SIGALRM, expire)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, previous)
 
 
 def _evaluator() -> str:
