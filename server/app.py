@@ -76,9 +76,12 @@ def serve(settings: Settings, *, pool: Pool | None = None) -> None:
         listener = _listen(settings)
     except (SettingsError, TaskError) as error:
         sys.exit(f"kernel_env: {error}")
+    # Not before `create_app`: it imports openenv.
+    from kernel_env.server.websocket import MAX_FRAME_BYTES
+
     config = uvicorn.Config(
         app,
-        ws_max_size=_max_frame_bytes(),
+        ws_max_size=MAX_FRAME_BYTES,
         # Frames are a few kilobytes: compressing them costs more than sending them.
         ws_per_message_deflate=False,
         ws_ping_interval=settings.ping_interval_s or None,
@@ -180,12 +183,6 @@ def _listen(settings: Settings) -> socket.socket:
     if not settings.token and settings.host not in ("127.0.0.1", "::1", "localhost"):
         _logger.warning("anyone who reaches %s may run code here: set KERNEL_ENV_TOKEN", settings.host)
     return listener
-
-
-def _max_frame_bytes() -> int:
-    from kernel_env.server.websocket import MAX_FRAME_BYTES
-
-    return MAX_FRAME_BYTES
 
 
 def _leave_stdout_to_events() -> None:

@@ -61,7 +61,7 @@ def test_the_log_holds_no_token_that_resumes(launch: Launch) -> None:
     with server.connect() as wire:
         token = wire.reset()["metadata"]["session"]
         wire.cut()
-    server.wait_for(1.0, active_sessions=0)
+    server.wait_for(5.0, active_sessions=0)
     with server.connect(resume=token) as wire:
         wire.step(CODE)
     server.stop()

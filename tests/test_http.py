@@ -175,7 +175,7 @@ def test_sigterm_in_mid_step_ends_the_server_soon(launch: Launch) -> None:
         wire.reset()
         wire.step(CODE)
         wire.send("step", {"code": scripted(sleep=60.0)})
-        server.wait_for(2.0, running=1)
+        server.wait_for(5.0, running=1)
         begun = time.monotonic()
         server.stop()
         assert time.monotonic() - begun < 5.0

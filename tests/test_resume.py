@@ -103,5 +103,5 @@ async def test_a_server_that_was_restarted_has_lost_the_episode(launch: Launch) 
     assert result.observation.turn == 0
     assert (await env.step(KernelAction(code=CODE))).observation.turn == 1
     await env.close()
-    second.wait_for(2.0, active_sessions=0, parked_sessions=0)
+    second.wait_for(5.0, active_sessions=0, parked_sessions=0)
     second.stop()
