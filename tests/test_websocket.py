@@ -237,5 +237,6 @@ def test_a_frame_beyond_the_protocols_limit_closes_the_connection(server: Server
     with server.connect() as wire:
         with suppress(ConnectionClosed):
             wire.socket.send("x" * (17 << 20))
-        assert wire.closed() == 1009
+        # A reset of the TCP connection, with bytes unread, may overtake the close frame.
+        assert wire.closed() in (1009, None)
     server.wait_for(5.0, active_sessions=0)
