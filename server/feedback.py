@@ -9,6 +9,7 @@ from __future__ import annotations
 from .outcome import (
     BuildFailed,
     Crashed,
+    ImpossibleTiming,
     Infrastructure,
     Outcome,
     OutOfMemory,
@@ -48,7 +49,8 @@ def feedback(outcome: Outcome) -> str:
     """The text for `outcome`, at most a few thousand characters, ending without a newline."""
     match outcome:
         case Rejected():
-            return f"Rejected before it ran ({outcome.rule}).\n{_capped(outcome.message)}"
+            when = "for what it did when it ran" if outcome.rule == "guard" else "before it ran"
+            return f"Rejected {when} ({outcome.rule}).\n{_capped(outcome.message)}"
         case BuildFailed():
             return f"Did not build.\n{_capped(outcome.message)}"
         case Raised():
@@ -64,6 +66,8 @@ def feedback(outcome: Outcome) -> str:
             )
         case WrongOutput():
             return f"{_wrong_where(outcome)}\n{_capped(outcome.message)}"
+        case ImpossibleTiming():
+            return f"The outputs are right, but the times can't be true.\n{_capped(outcome.message)}"
         case Passed():
             return _passed(outcome)
         case Infrastructure():

@@ -31,6 +31,11 @@ def name(device: torch.device) -> str:
     return torch.cuda.get_device_name(device) if device.type == "cuda" else _processor()
 
 
+def cache_bytes(device: torch.device) -> int:
+    """The L2 cache of a CUDA device."""
+    return int(torch.cuda.get_device_properties(device).L2_cache_size)
+
+
 def memory_bytes(device: torch.device) -> int:
     if device.type == "cuda":
         return int(torch.cuda.get_device_properties(device).total_memory)

@@ -22,12 +22,12 @@ from typing import Any
 
 import torch
 
-from . import hardware, roofline, sandbox
+from . import hardware, peaks, roofline, sandbox
 from .frames import CANDIDATE_CAP, TRUSTED_CAP, FrameError, Peer
 from .link import CandidateLink, Ended
 from .mailbox import Mailbox
 from .memory import MemoryFault
-from .outcome import Infrastructure, Outcome, Passed, Roofline, Timing
+from .outcome import ImpossibleTiming, Infrastructure, Outcome, Passed, Roofline, Timing
 from .reference import Reference, TaskFault
 from .timing import Contest
 from .trials import run_trials
@@ -83,7 +83,21 @@ class Evaluation:
             self._link.enter("timing", self._request["timing_timeout_s"])
             contest = Contest(self._link, reference, mailbox, *tolerance)
             timing: Timing = contest.run(self._request["timing_budget_s"])
-        return Passed(timing=timing, roofline=self._roofline)
+        return self._doubt(timing, mailbox) or Passed(timing=timing, roofline=self._roofline)
+
+    def _doubt(self, timing: Timing, mailbox: Mailbox) -> Outcome | None:
+        """Is the measured time below what any correct program must take on this device?"""
+        known = peaks.peak(hardware.name(self._device))
+        if known is None:
+            return None
+        floor = roofline.floor_ms(mailbox.output_bytes, hardware.cache_bytes(self._device), known)
+        if timing.runtime_ms >= self._request["roofline_reject"] * floor:
+            return None
+        message = (
+            f"{timing.runtime_ms:.4g} ms were measured, but writing the outputs alone takes {floor:.4g} ms at this"
+            " device's full memory bandwidth: every call must write all of its outputs"
+        )
+        return ImpossibleTiming(message=message, runtime_ms=timing.runtime_ms, floor_ms=floor)
 
     def _prepare(self) -> tuple[Reference, Mailbox]:
         task = self._request["task"]

@@ -32,10 +32,14 @@ class Stopwatch:
         order: Sequence[int],
         flush: bool,
     ) -> list[float]:
-        """Call `call(i)` for each i in `order`, handing its result to `keep(i, result)`; ms for each."""
+        """Call `call(i)` for each i in `order`, handing its result to `keep(i, result)`; ms for each.
+
+        One more call goes before, untimed: it finds memory, code and the host's caches as the others leave them.
+        """
         collecting = gc.isenabled()
         gc.disable()
         try:
+            call(order[0])
             if self._device.type == "cuda":
                 return self._device_laps(call, keep, order, flush)
             return self._host_laps(call, keep, order)

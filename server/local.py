@@ -221,6 +221,7 @@ class _Seat:
             "correctness_timeout_s",
             "timing_timeout_s",
             "timing_budget_s",
+            "roofline_reject",
         ]
         values = {name: getattr(self.settings, name) for name in names}
         return {"device": self.kind, "index": self.index, **values}

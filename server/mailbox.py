@@ -54,6 +54,11 @@ class Mailbox:
         self.region = memory.create(self.sets[-1].end, reference.device)
         store(list(state.values()), slots, self.region)
 
+    @property
+    def output_bytes(self) -> int:
+        """Of one call's outputs."""
+        return sum(slot.span * slot.torch_dtype.itemsize for slot in self.sets[0].output_slots)
+
     def fill(self, entry: InputSet, seed: int) -> None:
         """Draw fresh inputs for a set, keep them, share a copy, and poison its output slots."""
         entry.private = self._reference.inputs(seed)

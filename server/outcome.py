@@ -106,6 +106,16 @@ class WrongOutput(Fact):
     trial: int | None = None
 
 
+class ImpossibleTiming(Fact):
+    """Correct, but measured twice, in two processes, below `floor_ms`, what any program must take here."""
+
+    kind: Literal["impossible_timing"] = "impossible_timing"
+    stage: Literal["timing"] = "timing"
+    message: str
+    runtime_ms: float
+    floor_ms: float
+
+
 class Passed(Fact):
     """Correct on every trial. `timing` is None where the device cannot time it; `note` then says why."""
 
@@ -126,7 +136,16 @@ class Infrastructure(Fact):
 
 
 Outcome = Annotated[
-    Rejected | BuildFailed | Raised | Crashed | TimedOut | OutOfMemory | WrongOutput | Passed | Infrastructure,
+    Rejected
+    | BuildFailed
+    | Raised
+    | Crashed
+    | TimedOut
+    | OutOfMemory
+    | WrongOutput
+    | ImpossibleTiming
+    | Passed
+    | Infrastructure,
     Field(discriminator="kind"),
 ]
 

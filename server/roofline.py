@@ -44,6 +44,15 @@ def bound(flops: int, size: int, half: bool, known: Peak) -> Roofline:
     )
 
 
+def floor_ms(output_bytes: int, cache_bytes: int, known: Peak) -> float:
+    """A time that no correct program beats: writing the outputs to memory, but for what the L2 cache can hold.
+
+    Sound for every task, and so far below `t_min` for most: how much of its inputs a program must read, and what
+    it must compute, depends on the task's structure.
+    """
+    return max(output_bytes - cache_bytes, 0) / (known.bandwidth * 1e6)
+
+
 def computes_in_half(inputs: list[Any]) -> bool:
     """Are all floating-point inputs 16 bits wide?"""
     kinds = {tensor.dtype for tensor in flatten(inputs)[1] if tensor.dtype.is_floating_point}

@@ -131,7 +131,6 @@ class Contest:
 
     def _time_reference(self, order: list[int], flush: bool) -> list[float]:
         sets = self._mailbox.sets
-        self._reference(sets[order[0]].private)  # allocates what a call needs, outside the timed calls
         return self._stopwatch.laps(
             lambda index: self._reference(sets[index].private),
             lambda index, result: _keep(sets[index], result),
@@ -169,12 +168,13 @@ class Contest:
         calls = len(self._mailbox.sets)
         overhead = MESSAGE_MS + 2 * self._copy_ms
         walls = self._walls[1:] or self._walls
-        doubted = sum(not plausible(claim, calls, wall, overhead, HOST_MS) for wall, claim in walls)
+        untimed = (calls + 1) / calls
+        doubted = sum(not plausible(claim * untimed, calls + 1, wall, overhead, HOST_MS) for wall, claim in walls)
         claimed = estimate(self._blocks)
         clock: Literal["events", "wall", "judge"] = "events" if self._device.type == "cuda" else "wall"
         if 2 * doubted <= len(walls):
             return _timing(claimed, clock)
-        judged = statistics.median((wall - self._copy_ms) / calls for wall, _ in walls)
+        judged = statistics.median((wall - self._copy_ms) / (calls + 1) for wall, _ in walls)
         return _timing(estimate([replace(block, candidate=judged) for block in self._blocks]), "judge")
 
 

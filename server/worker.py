@@ -110,7 +110,10 @@ class Worker:
             queued = time.monotonic()
             async with self._lease:
                 durations["queue"] = time.monotonic() - queued
-                return await self._run(request, scratch, durations)
+                verdict = await self._run(request, scratch, durations)
+                if verdict.outcome.kind == "impossible_timing":
+                    verdict = await self._run(request, scratch, durations)
+                return verdict
 
     async def _check(self, request: EvaluationRequest, durations: dict[str, float]) -> Outcome | None:
         if request.mode == "audit":
@@ -181,6 +184,7 @@ class Worker:
             "correctness_timeout_s",
             "timing_timeout_s",
             "timing_budget_s",
+            "roofline_reject",
         ]
         message = {"task": request.task.model_dump(), "language": request.language}
         message |= {key: self._config[key] for key in keys}

@@ -33,6 +33,7 @@ def url(launch: Launch, tmp_path_factory: pytest.TempPathFactory) -> str:
         ("user/softmax", "triton", RIGHT, "tl.sum(value, axis=0)"),
         ("user/relu", "cuda", RELU_CUDA, "fmaxf(v.x, 0.f)"),
     ],
+    ids=["triton", "cuda"],
 )
 def test_a_wrong_kernel_then_a_right_one(url: str, task_id: str, language: str, right: str, broken: str) -> None:
     with KernelEnv(base_url=url).sync() as env:

@@ -9,7 +9,7 @@ import torch
 
 from kernel_env.server.compare import compare, same_bytes
 from kernel_env.server.peaks import PEAKS, peak
-from kernel_env.server.roofline import bound
+from kernel_env.server.roofline import bound, floor_ms
 from kernel_env.server.statistics import Block, estimate, plausible
 
 
@@ -144,3 +144,9 @@ def test_the_roofline_takes_the_larger_time() -> None:
     compute = bound(flops=494_700_000_000, size=1000, half=False, known=PEAKS["H200"])
     assert (compute.bound, compute.t_min_ms) == ("compute", pytest.approx(1.0))
     assert bound(989_400_000_000, 1000, half=True, known=PEAKS["H200"]).t_min_ms == pytest.approx(1.0)
+
+
+def test_the_floor_is_what_writing_the_outputs_takes() -> None:
+    h200 = PEAKS["H200"]
+    assert floor_ms(4_800_000_000 + (60 << 20), 60 << 20, h200) == pytest.approx(1.0)
+    assert floor_ms(1 << 20, 60 << 20, h200) == 0.0
