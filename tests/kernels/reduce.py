@@ -1,0 +1,56 @@
+"""A task at a size that Triton's interpreter can run: its module-level constants, replaced.
+
+`SMALL` names the constants of each task; the rest of the text stays as it is, so constants that derive from
+others follow. Sizes are chosen uneven: most are no multiples of a kernel's blocks, so that masks are put to
+the test, and several blocks are needed where a kernel combines the results of blocks.
+"""
+
+from __future__ import annotations
+
+import ast
+from typing import Any
+
+SMALL: dict[str, dict[str, Any]] = {
+    "level1/5_Matrix_scalar_multiplication": {"M": 37, "N": 333},
+    "level1/12_Matmul_with_diagonal_matrices_": {"M": 4133, "N": 5},
+    "level1/19_ReLU": {"batch_size": 7, "dim": 1501},
+    "level1/21_Sigmoid": {"batch_size": 7, "dim": 1501},
+    "level1/22_Tanh": {"batch_size": 7, "dim": 1501},
+    "level1/25_Swish": {"batch_size": 7, "dim": 1501},
+    "level1/26_GELU_": {"batch_size": 7, "dim": 1501},
+    "level1/27_SELU_": {"batch_size": 7, "dim": 1501},
+    "level1/29_Softplus": {"batch_size": 7, "dim": 1501},
+    "level1/31_ELU": {"batch_size": 7, "dim": 1501},
+    "level1/88_MinGPTNewGelu": {"batch_size": 7, "dim": 1501},
+}
+
+
+def reduced(source: str, constants: dict[str, Any]) -> str:
+    """`source` with other values for module-level constants. Raises `KeyError` for a name it does not assign."""
+    tree = ast.parse(source)
+    missing = set(constants)
+    for node in tree.body:
+        if isinstance(node, ast.Assign):
+            for target in node.targets:
+                missing -= _replace(node, target, constants)
+    if missing:
+        raise KeyError(f"the task assigns no {', '.join(sorted(missing))}")
+    return ast.unparse(ast.fix_missing_locations(tree))
+
+
+def _replace(node: ast.Assign, target: ast.expr, constants: dict[str, Any]) -> set[str]:
+    """Put constants in place of the values of one assignment; the names that were replaced."""
+    if isinstance(target, ast.Name) and target.id in constants:
+        node.value = _literal(constants[target.id])
+        return {target.id}
+    replaced = set()
+    if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
+        for index, element in enumerate(target.elts):
+            if isinstance(element, ast.Name) and element.id in constants:
+                node.value.elts[index] = _literal(constants[element.id])
+                replaced.add(element.id)
+    return replaced
+
+
+def _literal(value: Any) -> ast.expr:
+    return ast.parse(repr(value), mode="eval").body
