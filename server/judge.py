@@ -31,6 +31,7 @@ from .outcome import ImpossibleTiming, Infrastructure, Outcome, Passed, Roofline
 from .reference import Reference, TaskFault
 from .timing import Contest
 from .trials import run_trials
+from .verify import Verifier
 
 INTERPRETED = (
     "Triton ran in its interpreter, as this machine has no CUDA device:"
@@ -75,13 +76,14 @@ class Evaluation:
             note = self._construct(reference, mailbox)
         with self._stage("correctness"):
             self._link.enter("correctness", self._request["correctness_timeout_s"])
-            tolerance = (self._request["atol"], self._request["rtol"])
-            run_trials(self._link, reference, mailbox, self.seeds[1:], *tolerance, note)
+            verifier = Verifier(reference, self._request["atol"], self._request["rtol"])
+            self.seeds += [secrets.randbits(62) for _ in reference.extras.inputs]
+            run_trials(self._link, reference, mailbox, verifier, self.seeds[1:], note)
         if self._device.type == "cpu" and self._request["language"] == "triton":
             return Passed(note=INTERPRETED)
         with self._stage("timing"):
             self._link.enter("timing", self._request["timing_timeout_s"])
-            contest = Contest(self._link, reference, mailbox, *tolerance)
+            contest = Contest(self._link, reference, mailbox, verifier)
             timing: Timing = contest.run(self._request["timing_budget_s"])
         return self._doubt(timing, mailbox) or Passed(timing=timing, roofline=self._roofline)
 

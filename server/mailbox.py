@@ -59,9 +59,9 @@ class Mailbox:
         """Of one call's outputs."""
         return sum(slot.span * slot.torch_dtype.itemsize for slot in self.sets[0].output_slots)
 
-    def fill(self, entry: InputSet, seed: int) -> None:
+    def fill(self, entry: InputSet, seed: int, family: str | None = None) -> None:
         """Draw fresh inputs for a set, keep them, share a copy, and poison its output slots."""
-        entry.private = self._reference.inputs(seed)
+        entry.private = self._reference.inputs(seed, family)
         skeleton, tensors = flatten(entry.private)
         if skeleton != self._skeleton or place(tensors, 0)[0] != _rebased(entry.input_slots):
             raise TaskFault("get_inputs() gives other shapes from one call to the next")

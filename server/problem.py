@@ -13,6 +13,7 @@ from pathlib import Path
 from string import Template
 
 from .config import Settings
+from .extras import disclosure, extras_of
 from .outcome import Device
 from .tasks import Task
 
@@ -37,7 +38,7 @@ def problem_text(task: Task, language: str, settings: Settings, device: Device |
     judging = "\n".join(
         (
             _device(device),
-            _correctness(settings, device),
+            _correctness(task, settings, device),
             _timing(language, device),
             _reward(settings),
             _limits(settings),
@@ -91,17 +92,19 @@ def _device(device: Device | None) -> str:
     return f"- Device: {', '.join(facts)}."
 
 
-def _correctness(settings: Settings, device: Device | None) -> str:
+def _correctness(task: Task, settings: Settings, device: Device | None) -> str:
+    extra = disclosure(extras_of(task.id, task.source), settings.atol, settings.rtol)
+    beyond = "" if extra else "; nothing beyond `get_inputs()` is tried"
     sizes = ""
     if device is not None and device.kind != "mock":
         sizes = f" `torch.cuda.is_available()` is {device.kind == 'cuda'} where the reference runs."
     return (
         f"- Correctness: {settings.trials} trials. Each draws fresh inputs from `get_inputs()` under a secret"
-        f" seed, on the device; nothing beyond `get_inputs()` is tried.{sizes} Both modules stay in the mode"
+        f" seed, on the device{beyond}.{sizes} Both modules stay in the mode"
         " that they are constructed in, without gradients. An element is right if"
         f" |got - expected| <= {settings.atol:g} + {settings.rtol:g} * |expected|; integers and booleans must"
         " be equal, infinities and NaN must stand where the reference has them, and every element must be"
-        " right."
+        f" right. {extra}".rstrip()
     )
 
 

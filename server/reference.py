@@ -17,6 +17,8 @@ from typing import Any
 import numpy
 import torch
 
+from .extras import extras_of
+from .families import INVARIANTS, transform
 from .layout import Slot, flatten, place
 
 
@@ -30,6 +32,8 @@ class Reference:
     def __init__(self, task_id: str, source: str, device: torch.device, seed: int) -> None:
         self.device = device
         self.seed = seed
+        self.extras = extras_of(task_id, source)
+        self._task_id = task_id
         self._module = _execute(task_id, source)
         try:
             with torch.no_grad():
@@ -59,12 +63,25 @@ class Reference:
         """Parameters and buffers by name."""
         return {name: value.detach() for name, value in self.model.state_dict().items()}
 
-    def inputs(self, seed: int) -> list[Any]:
-        """Fresh inputs on the device, from the task's own generator."""
+    def inputs(self, seed: int, family: str | None = None) -> list[Any]:
+        """Fresh inputs on the device, from the task's own generator, or of one of its extra families."""
+        own: Any = getattr(self._module, "get_extra_inputs", None)
         seed_all(seed)
         with torch.no_grad(), self.device:
-            values = list(self._module.get_inputs())
-        return [_move(value, self.device) for value in values]
+            if family is not None and own is not None:
+                return [_move(value, self.device) for value in own(family)]
+            values = [_move(value, self.device) for value in self._module.get_inputs()]
+            return values if family is None else [_change(value, family) for value in values]
+
+    def broken_invariant(self, inputs: list[Any], outputs: list[torch.Tensor]) -> str | None:
+        """What the outputs violate of the task's invariant; outputs are flat."""
+        own: Any = getattr(self._module, "check_outputs", None)
+        invariant = own or INVARIANTS.get(self._task_id)
+        if not self.extras.invariant or invariant is None:
+            return None
+        with torch.no_grad():
+            problem: str | None = invariant(inputs, outputs)
+        return problem
 
     def __call__(self, inputs: list[Any]) -> Any:
         with torch.no_grad():
@@ -89,6 +106,14 @@ def seed_all(seed: int) -> None:
 def describe(skeleton: Any, slots: list[Slot]) -> dict[str, Any]:
     """Nested arguments as the candidate receives them: structure, and where each tensor lies."""
     return {"skeleton": skeleton, "slots": [slot.to_json() for slot in slots]}
+
+
+def _change(value: Any, family: str) -> Any:
+    if isinstance(value, torch.Tensor):
+        return transform(family, value)
+    if isinstance(value, (list, tuple)):
+        return type(value)(_change(item, family) for item in value)
+    return value
 
 
 def _move(value: Any, device: torch.device) -> Any:

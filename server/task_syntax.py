@@ -6,6 +6,8 @@ import ast
 import warnings
 from collections.abc import Iterable, Iterator
 
+from .extras import ExtrasError, declared
+
 _FUNCTIONS = ("get_inputs", "get_init_inputs")
 
 
@@ -20,7 +22,15 @@ def fault_of(source: str) -> str | None:
         return f"does not parse: {error.msg} (line {error.lineno})"
     except (ValueError, RecursionError, MemoryError) as error:
         return f"does not parse: {error or type(error).__name__}"
-    return _missing(tree)
+    return _missing(tree) or _extras_fault(tree)
+
+
+def _extras_fault(tree: ast.Module) -> str | None:
+    try:
+        declared(tree)
+    except ExtrasError as error:
+        return str(error)
+    return None
 
 
 def _missing(tree: ast.Module) -> str | None:

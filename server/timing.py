@@ -23,7 +23,8 @@ from .mailbox import InputSet, Mailbox
 from .outcome import Crashed, Timing, WrongOutput
 from .reference import Reference
 from .statistics import Block, Estimate, estimate, plausible
-from .trials import settle, wrong_answer
+from .trials import settle
+from .verify import Verifier
 
 MIN_BLOCKS = 5
 MAX_BLOCKS = 200
@@ -44,13 +45,12 @@ class Contest:
         link: CandidateLink,
         reference: Reference,
         mailbox: Mailbox,
-        atol: float,
-        rtol: float,
+        verifier: Verifier,
     ) -> None:
         self._link = link
         self._reference = reference
         self._mailbox = mailbox
-        self._tolerance = (atol, rtol)
+        self._verifier = verifier
         self._device = reference.device
         self._stopwatch = Stopwatch(reference.device)
         self._blocks: list[Block] = []
@@ -141,7 +141,7 @@ class Contest:
     def _verify(self, count: int) -> None:
         settle(self._device)
         for entry in secrets.SystemRandom().sample(self._mailbox.sets, min(count, len(self._mailbox.sets))):
-            problem = wrong_answer(self._mailbox, entry, *self._tolerance)
+            problem = self._verifier.problem(self._mailbox, entry)
             if problem is not None:
                 raise Ended(WrongOutput(stage="timing", message=f"in a timed call: {problem}"))
 

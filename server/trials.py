@@ -11,59 +11,54 @@ from typing import Any
 
 import torch
 
-from .compare import compare
 from .layout import flatten
 from .link import CandidateLink, Ended
 from .mailbox import InputSet, Mailbox
 from .outcome import WrongOutput
 from .reference import Reference
+from .verify import Verifier
 
 SPARE_BYTES = 1 << 30
 
 
 def run_trials(
-    link: CandidateLink,
-    reference: Reference,
-    mailbox: Mailbox,
-    seeds: list[int],
-    atol: float,
-    rtol: float,
-    note: str,
+    link: CandidateLink, reference: Reference, mailbox: Mailbox, verifier: Verifier, seeds: list[int], note: str
 ) -> None:
-    """Raises `Ended` at the first trial that fails. `note` goes with wrong numbers (state that differs)."""
-    for trial, seed in enumerate(seeds, start=1):
+    """One trial for each seed: the last ones are of the task's extra families, the others of `get_inputs`.
+
+    Raises `Ended` at the first that fails. `note` goes with wrong numbers (state that differs).
+    """
+    families = [None] * (len(seeds) - len(reference.extras.inputs)) + list(reference.extras.inputs)
+    for trial, (seed, family) in enumerate(zip(seeds, families, strict=True), start=1):
         link.trial = trial
         entry = mailbox.sets[secrets.randbelow(len(mailbox.sets))]
-        mailbox.fill(entry, seed)
-        versions = _versions(entry.private)
-        entry.expected = expected_outputs(reference, entry.private)
-        mutates = _versions(entry.private) != versions
-        settle(reference.device)
-        link.call("trial", inputs=entry.inputs, outputs=entry.outputs)
-        problem = wrong_answer(mailbox, entry, atol, rtol)
-        if problem is None and not mutates and mailbox.mutated(entry):
-            problem = "forward() changed its inputs in place; the reference leaves them as they are"
+        mailbox.fill(entry, seed, family)
+        problem = _try(link, reference, mailbox, verifier, entry)
         if problem is not None:
-            text = f"trial {trial} of {len(seeds)} (inputs from get_inputs): {problem}"
+            source = "from get_inputs" if family is None else reference.extras.inputs[family]
+            text = f"trial {trial} of {len(seeds)} (inputs: {source}): {problem}"
             raise Ended(WrongOutput(message=f"{text}. {note}".rstrip(), trial=trial))
         entry.private, entry.expected = [], []
     link.trial = None
 
 
+def _try(
+    link: CandidateLink, reference: Reference, mailbox: Mailbox, verifier: Verifier, entry: InputSet
+) -> str | None:
+    versions = _versions(entry.private)
+    entry.expected = expected_outputs(reference, entry.private)
+    mutates = _versions(entry.private) != versions
+    settle(reference.device)
+    link.call("trial", inputs=entry.inputs, outputs=entry.outputs)
+    problem = verifier.problem(mailbox, entry)
+    if problem is None and not mutates and mailbox.mutated(entry):
+        problem = "forward() changed its inputs in place; the reference leaves them as they are"
+    return problem
+
+
 def expected_outputs(reference: Reference, inputs: list[Any]) -> list[torch.Tensor]:
     """The reference's outputs, flat and dense."""
     return [output.contiguous() for output in flatten(reference(inputs))[1]]
-
-
-def wrong_answer(mailbox: Mailbox, entry: InputSet, atol: float, rtol: float) -> str | None:
-    """What is wrong with the contents of a set's output slots, or None."""
-    answers = mailbox.answers(entry)
-    for index, (got, expected) in enumerate(zip(answers, entry.expected, strict=True)):
-        mismatch = compare(got, expected, atol, rtol)
-        if mismatch is not None:
-            which = f"output {index}: " if len(answers) > 1 else ""
-            return which + mismatch.text()
-    return None
 
 
 def settle(device: torch.device) -> None:
