@@ -7,6 +7,7 @@ imports torch, and gradio only where the web page is on.
 
 from __future__ import annotations
 
+import gc
 import logging
 import socket
 import sys
@@ -94,6 +95,9 @@ def serve(settings: Settings, *, pool: Pool | None = None) -> None:
     )
     host, port = listener.getsockname()[:2]
     _logger.info("serving on http://%s:%d", f"[{host}]" if ":" in host else host, port)
+    # What is loaded by now stays for good: no later collection need walk it.
+    gc.collect()
+    gc.freeze()
     uvicorn.Server(config).run(sockets=[listener])
 
 

@@ -169,10 +169,11 @@ class Contest:
         overhead = MESSAGE_MS + 2 * self._copy_ms
         walls = self._walls[1:] or self._walls
         untimed = (calls + 1) / calls
-        doubted = sum(not plausible(claim * untimed, calls + 1, wall, overhead, HOST_MS) for wall, claim in walls)
+        # One believable block is enough: a busy host delays some blocks, work that is hidden is in all of them.
+        believed = any(plausible(claim * untimed, calls + 1, wall, overhead, HOST_MS) for wall, claim in walls)
         claimed = estimate(self._blocks)
         clock: Literal["events", "wall", "judge"] = "events" if self._device.type == "cuda" else "wall"
-        if 2 * doubted <= len(walls):
+        if believed:
             return _timing(claimed, clock)
         judged = statistics.median((wall - self._copy_ms) / (calls + 1) for wall, _ in walls)
         return _timing(estimate([replace(block, candidate=judged) for block in self._blocks]), "judge")

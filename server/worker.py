@@ -283,9 +283,14 @@ async def _settle(judge: Child, asking: asyncio.Future[dict[str, Any]]) -> None:
 
 
 def _with_status(outcome: Outcome, child: Forked) -> Outcome:
-    """A crash gets the signal or exit code that the zygote saw, and the end of the child's output."""
-    if not isinstance(outcome, Crashed) or child.status is None:
+    """A crash gets the signal or exit code that the zygote saw, and the end of the child's output.
+
+    A zygote that can't tell has gone itself, and its children with it: that is no crash of the submission's.
+    """
+    if not isinstance(outcome, Crashed):
         return outcome
+    if child.status is None:
+        return Infrastructure(message="the process that forks candidates ended, and the candidate with it")
     message = outcome.message or trace.clip(trace.shorten(child.output.text().strip()), 1000)
     if child.status < 0:
         name = signal.Signals(-child.status).name
