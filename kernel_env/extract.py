@@ -54,6 +54,9 @@ class _Block:
 def extract_code(text: str) -> str:
     """The code in `text`: the last fence that defines `ModelNew`, else code before the first fence that
     defines it, else the last fence, else `text` itself, unchanged."""
+    # Bare code, the usual case: its strings need not be read to find that nothing in it is a fence.
+    if "```" not in text and "~~~" not in text:
+        return text
     lead, fenced = _blocks(text.replace("\r\n", "\n").removesuffix("\n").split("\n"))
     if not fenced:
         return text
