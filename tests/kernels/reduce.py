@@ -11,8 +11,23 @@ import ast
 from typing import Any
 
 SMALL: dict[str, dict[str, Any]] = {
+    "level1/1_Square_matrix_multiplication_": {"N": 300},
+    "level1/3_Batched_matrix_multiplication": {"batch_size": 2, "m": 140, "k": 77, "n": 150},
+    "level1/4_Matrix_vector_multiplication_": {"M": 7, "K": 6001},
     "level1/5_Matrix_scalar_multiplication": {"M": 37, "N": 333},
+    "level1/6_Matmul_with_large_K_dimension_": {"M": 100, "N": 130, "K": 3001},
+    "level1/7_Matmul_with_small_K_dimension_": {"M": 200, "N": 301, "K": 23},
+    "level1/8_Matmul_with_irregular_shapes_": {"M": 205, "K": 149, "N": 321},
+    "level1/9_Tall_skinny_matrix_multiplication_": {"M": 601, "N": 20},
+    "level1/10_3D_tensor_matrix_multiplication": {"N": 3, "M": 70, "K": 67, "L": 150},
+    "level1/11_4D_tensor_matrix_multiplication": {"b": 2, "i": 5, "j": 17, "l": 50, "k": 131},
     "level1/12_Matmul_with_diagonal_matrices_": {"M": 4133, "N": 5},
+    "level1/13_Matmul_for_symmetric_matrices": {"N": 301},
+    "level1/14_Matmul_for_upper_triangular_matrices": {"N": 301},
+    "level1/15_Matmul_for_lower_triangular_matrices": {"M": 301},
+    "level1/16_Matmul_with_transposed_A": {"M": 205, "K": 149, "N": 321},
+    "level1/17_Matmul_with_transposed_B": {"M": 205, "K": 149, "N": 321},
+    "level1/18_Matmul_with_transposed_both": {"M": 205, "K": 149, "N": 321},
     "level1/19_ReLU": {"batch_size": 7, "dim": 1501},
     "level1/21_Sigmoid": {"batch_size": 7, "dim": 1501},
     "level1/22_Tanh": {"batch_size": 7, "dim": 1501},
