@@ -65,6 +65,11 @@ class Backend:
         finally:
             self.visitors -= 1
 
+    def retire(self, task_id: str, reason: str) -> None:
+        """Take a task out of use: the device can't run it."""
+        _logger.error("task %s is out of use: %s", task_id, reason)
+        self.tasks = self.tasks.with_faults({task_id: reason})
+
     async def device(self) -> Device:
         """A device that can evaluate, waited for within a bound. Raises `Refusal`."""
         device = await self.pool.ready(START_WAIT_S)

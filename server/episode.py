@@ -1,5 +1,7 @@
 """One episode: a task, up to `max_turns` submissions, the best so far.
 
+A task that the evaluator finds it can't run ends the episode at once and is retired on this server.
+
 An episode changes only when an evaluation has returned, all at once: a submission that is refused or
 cancelled leaves it as it was. Infrastructure faults use up no turn; after `FAULTS` in a row the episode
 ends, so that a loop over `done` ends too. It knows nothing of sockets, sessions and repeated requests.
@@ -150,9 +152,11 @@ class Episode:
 
     def _advance(self, evaluation: Evaluation, value: float) -> None:
         self._steps += 1
-        if evaluation.outcome.kind == "infrastructure":
+        if isinstance(evaluation.outcome, Infrastructure):
             self._faults += 1
-            self.done = self._faults >= FAULTS
+            self.done = self._faults >= FAULTS or evaluation.outcome.task
+            if evaluation.outcome.task:
+                self._backend.retire(self.task.id, evaluation.outcome.message)
             return
         self._faults = 0
         self._turn += 1

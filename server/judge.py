@@ -59,7 +59,7 @@ class Evaluation:
         except Ended as end:
             return end.outcome
         except TaskFault as fault:
-            return Infrastructure(message=str(fault), retryable=False)
+            return Infrastructure(message=str(fault), retryable=False, task=True)
         except (torch.OutOfMemoryError, MemoryFault) as error:
             return Infrastructure(message=f"the judge ran out of memory: {error}"[:500], retryable=False)
         finally:

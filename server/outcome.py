@@ -127,11 +127,15 @@ class Passed(Fact):
 
 
 class Infrastructure(Fact):
-    """The fault is ours (judge, zygote, worker, device, task): says nothing about the submission."""
+    """The fault is ours (judge, zygote, worker, device, task): says nothing about the submission.
+
+    `task` tells that the task itself can't be evaluated on this device, now or later.
+    """
 
     kind: Literal["infrastructure"] = "infrastructure"
     message: str
     retryable: bool = True
+    task: bool = False
     stage: Literal["infrastructure"] = "infrastructure"
 
 

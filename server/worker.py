@@ -20,7 +20,7 @@ import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -305,16 +305,16 @@ async def serve(pool: Stream, worker: Worker) -> None:
     async def answer(request: EvaluationRequest) -> None:
         try:
             evaluation = await worker.evaluate(request)
-            await pool.send({"id": request.id, "evaluation": evaluation.model_dump()})
+            reply: dict[str, Any] = {"evaluation": evaluation.model_dump()}
         except asyncio.CancelledError:
-            await pool.send({"id": request.id, "cancelled": True})
-        except FrameError:
-            return  # the pool is gone, and this process with it
+            reply = {"cancelled": True}
         except Exception:  # whatever else this process gets wrong is told, so that nobody waits for it
             _logger.exception("evaluation %s", request.id)
-            await pool.send({"id": request.id, "fault": "the worker failed; its log has the cause"})
+            reply = {"fault": "the worker failed; its log has the cause"}
         finally:
             running.pop(request.id, None)
+        with suppress(FrameError):  # a pool that is gone ends this process at its next read
+            await pool.send({"id": request.id, **reply})
 
     try:
         while True:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from kernel_env import KernelAction, KernelEnv, KernelObservation
+from kernel_env import KernelAction, KernelEnv, KernelObservation, RequestError
 
 from .conftest import Launch
 from .submissions import RIGHT, TASK, in_forward, returning, vary
@@ -20,11 +20,12 @@ from .submissions import RIGHT, TASK, in_forward, returning, vary
 
 @pytest.fixture(scope="module")
 def url(launch: Launch, tmp_path_factory: pytest.TempPathFactory) -> str:
-    task = tmp_path_factory.mktemp("tasks") / "softmax.py"
-    task.write_text(TASK)
+    folder = tmp_path_factory.mktemp("tasks")
+    (folder / "softmax.py").write_text(TASK)
+    (folder / "impossible.py").write_text(TASK.replace("dim=1", "dim=7"))
     server = launch(
         KERNEL_ENV_EVALUATOR="cpu",
-        KERNEL_ENV_TASKS=f"embedded,{task}",
+        KERNEL_ENV_TASKS=f"embedded,{folder}",
         KERNEL_ENV_MAX_TURNS="20",
         KERNEL_ENV_CORRECTNESS_TIMEOUT_S="10",
     )
@@ -104,3 +105,17 @@ def test_a_faster_cpp_kernel_is_rewarded(url: str) -> None:
     assert observation.ref_runtime_ms
     assert observation.ref_runtime_ms / observation.runtime_ms == pytest.approx(observation.speedup, rel=1e-3)
     assert observation.best_speedup == observation.speedup
+
+
+def test_a_task_that_cannot_run_is_retired(url: str) -> None:
+    with KernelEnv(base_url=url).sync() as env:
+        env.reset(task_id="user/impossible")
+        result = env.step(KernelAction(code=RIGHT))
+        assert result.observation.stage == "infrastructure"
+        assert result.observation.infrastructure_fault
+        assert result.observation.turn == 0
+        assert result.done
+        assert "Dimension out of range" in result.observation.feedback
+        with pytest.raises(RequestError, match="Dimension out of range"):
+            env.reset(task_id="user/impossible")
+        assert env.reset(task_id="user/softmax").observation.task_id == "user/softmax"
