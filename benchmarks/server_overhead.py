@@ -28,6 +28,7 @@ SUBMISSION = ROOT / "tests" / "honest" / "triton" / "conv2d.py"
 TASK = "level2/e06_ResidualLayerNormGELU"
 SESSIONS = (1, 16, 64, 256)
 TURNS = 1000
+SECONDS = 2.5
 PERIOD_S = 1.0
 WARM_S = 0.5
 SETTLE_S = 1.0
@@ -177,9 +178,14 @@ def _load() -> str:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.server_overhead", description=__doc__)
-    parser.add_argument("--sessions", type=_counts, default=list(SESSIONS), help="comma list, default 1,16,64,256")
     parser.add_argument(
-        "--seconds", type=_seconds, default=3.0, help="length of a closed loop, default 3; paced loops take twice"
+        "--sessions", type=_counts, default=list(SESSIONS), help="comma list, 1,16,64,256 by default"
+    )
+    parser.add_argument(
+        "--seconds",
+        type=_seconds,
+        default=SECONDS,
+        help="length of a closed loop, 2.5 by default; the paced one takes twice as long",
     )
     parser.add_argument(
         "--servers", type=_servers, default=list(SERVERS), help=f"comma list of {', '.join(SERVERS)}"
@@ -189,14 +195,18 @@ def _options() -> argparse.Namespace:
 
 
 def _counts(text: str) -> list[int]:
-    counts = sorted({int(part) for part in text.split(",")})
-    if not 1 <= counts[0] <= counts[-1] <= 10_000:
+    parts = text.split(",")
+    counts = sorted({int(part) for part in parts if part.isdecimal()})
+    if not all(part.isdecimal() for part in parts) or not 1 <= counts[0] <= counts[-1] <= 10_000:
         raise argparse.ArgumentTypeError(f"{text!r}: use whole numbers from 1 to 10000, such as 1,64")
     return counts
 
 
 def _seconds(text: str) -> float:
-    seconds = float(text)
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
     if not 0.5 <= seconds <= 600.0:
         raise argparse.ArgumentTypeError(f"{text!r}: use 0.5 to 600 seconds")
     return seconds
