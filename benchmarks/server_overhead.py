@@ -73,17 +73,18 @@ class Table:
 def main() -> None:
     options = _options()
     begun = time.monotonic()
-    print(*(f"{name:10} {value}" for name, value in _machine().items()), sep="\n", flush=True)
+    machine = _machine()
+    print(*(f"{name:10} {value}" for name, value in machine.items()), sep="\n", flush=True)
     tables = []
     try:
         for name in options.servers:
             tables.append(asyncio.run(_measure(name, options.sessions, options.seconds)))
     except (StartError, ReplyError, TimeoutError, ExceptionGroup) as error:
         causes = error.exceptions if isinstance(error, ExceptionGroup) else (error,)
-        sys.exit(f"server_overhead: {causes[0] or type(causes[0]).__name__}")
+        sys.exit(f"server_overhead: {str(causes[0]) or type(causes[0]).__name__}")
     print(f"\n{time.monotonic() - begun:.0f} s in all; load average at the end {_load()}")
     if options.json is not None:
-        report = {"machine": _machine(), "servers": [asdict(table) for table in tables]}
+        report = {"machine": machine, "servers": [asdict(table) for table in tables]}
         options.json.write_text(json.dumps(report, indent=2) + "\n")
 
 
