@@ -23,7 +23,7 @@ from kernel_env.models import KernelObservation, KernelState, Language
 from .backend import Backend, runnable
 from .feedback import feedback
 from .observation import facts, numbers, where
-from .outcome import Device, Evaluation, EvaluationRequest, Infrastructure, TaskSource
+from .outcome import Device, Evaluation, EvaluationRequest, Infrastructure, Outcome, TaskSource
 from .problem import problem_text
 from .protocol import Refusal, encodable
 from .requests import ResetRequest, StepRequest
@@ -112,17 +112,20 @@ class Episode:
         started = time.monotonic()
         evaluation = await self._evaluate(extract_code(request.code), timeout_s)
         value, evaluation = self._rewarded(evaluation)
-        self._advance(evaluation, value)
+        measured, told = numbers(evaluation.outcome), facts(evaluation)
+        self._advance(evaluation, value, measured.get("speedup"))
         observation = self._observation(
             stage=evaluation.outcome.stage,
             feedback=encodable(feedback(evaluation.outcome)),
             correct=evaluation.outcome.kind == "passed",
             reward=value,
             infrastructure_fault=evaluation.outcome.kind == "infrastructure",
-            metadata={**self._identity(), **facts(evaluation), "request_id": request.request_id},
-            **numbers(evaluation.outcome),
+            metadata={**self._identity(), **told, "request_id": request.request_id},
+            **measured,
         )
-        self._log_step(request, evaluation, value, time.monotonic() - started)
+        wall_s = round(time.monotonic() - started, 6)
+        event = {"request_id": request.request_id, "reward": value, "wall_s": wall_s, **told, **measured}
+        self._log_step(evaluation.outcome, event)
         return observation
 
     async def _evaluate(self, code: str, timeout_s: float | None) -> Evaluation:
@@ -150,7 +153,7 @@ class Episode:
             fault = Infrastructure(message=f"the measurement is not usable: {error}", retryable=False)
             return 0.0, evaluation.model_copy(update={"outcome": fault})
 
-    def _advance(self, evaluation: Evaluation, value: float) -> None:
+    def _advance(self, evaluation: Evaluation, value: float, speedup: float | None) -> None:
         self._steps += 1
         if isinstance(evaluation.outcome, Infrastructure):
             self._faults += 1
@@ -162,7 +165,6 @@ class Episode:
         self._turn += 1
         self.done = self._turn >= self._backend.settings.max_turns
         self._best_reward = max(value, self._best_reward or 0.0)
-        speedup = numbers(evaluation.outcome).get("speedup")
         if speedup is not None:
             self._best_speedup = max(speedup, self._best_speedup or 0.0)
 
@@ -198,19 +200,14 @@ class Episode:
             **self._identity(),
         }
 
-    def _log_step(self, request: StepRequest, evaluation: Evaluation, value: float, wall_s: float) -> None:
-        outcome = evaluation.outcome
+    def _log_step(self, outcome: Outcome, found: dict[str, Any]) -> None:
         event = {
             **self._event("step"),
-            "request_id": request.request_id,
             "step": self._steps,
             "turn": self._turn,
             "done": self.done,
             "stage": outcome.stage,
-            "reward": value,
-            "wall_s": round(wall_s, 6),
-            **facts(evaluation),
-            **numbers(outcome),
+            **found,
             "outcome": outcome.model_dump(exclude_none=True),
         }
         self._backend.log.write(event)
