@@ -106,6 +106,23 @@ SMALL: dict[str, dict[str, Any]] = {
         "height": 12,
     },
     "level1/88_MinGPTNewGelu": {"batch_size": 7, "dim": 1501},
+    "level1/89_cumsum": {"batch_size": 5, "input_shape": (5003,)},
+    "level1/90_cumprod": {"batch_size": 5, "input_shape": (5003,)},
+    "level1/91_cumsum_reverse": {"batch_size": 5, "input_shape": (9003,)},
+    "level1/92_cumsum_exclusive": {"batch_size": 5, "input_shape": (5003,)},
+    "level1/93_masked_cumsum": {"batch_size": 5, "input_shape": (5003,)},
+    "level1/94_MSELoss": {"batch_size": 9, "input_shape": (3001,)},
+    "level1/95_CrossEntropyLoss": {"batch_size": 9, "num_classes": 301},
+    "level1/96_HuberLoss": {"batch_size": 9, "input_shape": (3001,)},
+    "level1/97_ScaledDotProductAttention": {
+        "batch_size": 1,
+        "num_heads": 2,
+        "sequence_length": 83,
+        "embedding_dimension": 72,
+    },
+    "level1/98_KLDivLoss": {"batch_size": 9, "input_shape": (3001,)},
+    "level1/99_TripletMarginLoss": {"batch_size": 9, "input_shape": (3001,)},
+    "level1/100_HingeLoss": {"batch_size": 67, "input_shape": (67,)},
 }
 
 

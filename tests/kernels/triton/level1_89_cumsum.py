@@ -1,0 +1,30 @@
+"""A program scans its row block by block and carries the sum on."""
+
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def cumsum_rows(x_ptr, y_ptr, columns, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64) * columns
+    carry = 0.0
+    for start in range(0, columns, BLOCK):
+        i = start + tl.arange(0, BLOCK)
+        x = tl.load(x_ptr + row + i, mask=i < columns, other=0.0)
+        tl.store(y_ptr + row + i, carry + tl.cumsum(x, axis=0), mask=i < columns)
+        carry += tl.sum(x, axis=0)
+
+
+class ModelNew(nn.Module):
+    def __init__(self, dim):
+        super().__init__()
+        self.dim = dim
+
+    def forward(self, x):
+        moved = x.transpose(self.dim, -1).contiguous()
+        y = torch.empty_like(moved)
+        columns = moved.shape[-1]
+        cumsum_rows[(moved.numel() // columns,)](moved, y, columns, BLOCK=2048, num_warps=4)
+        return y.transpose(self.dim, -1)
