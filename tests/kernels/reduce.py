@@ -123,6 +123,56 @@ SMALL: dict[str, dict[str, Any]] = {
     "level1/98_KLDivLoss": {"batch_size": 9, "input_shape": (3001,)},
     "level1/99_TripletMarginLoss": {"batch_size": 9, "input_shape": (3001,)},
     "level1/100_HingeLoss": {"batch_size": 67, "input_shape": (67,)},
+    "level2/9_Matmul_Subtract_Multiply_ReLU": {"batch_size": 140, "in_features": 77, "out_features": 301},
+    "level2/12_Gemm_Multiply_LeakyReLU": {"batch_size": 140, "in_features": 77, "out_features": 201},
+    "level2/18_Matmul_Sum_Max_AvgPool_LogSumExp_LogSumExp": {
+        "batch_size": 9,
+        "in_features": 601,
+        "out_features": 201,
+    },
+    "level2/22_Matmul_Scale_ResidualAdd_Clamp_LogSumExp_Mish": {
+        "batch_size": 140,
+        "input_size": 77,
+        "hidden_size": 301,
+    },
+    "level2/28_BMM_InstanceNorm_Sum_ResidualAdd_Multiply": {
+        "batch_size": 40,
+        "in_features": 77,
+        "out_features": 301,
+    },
+    "level2/29_Matmul_Mish_Mish": {"batch_size": 40, "in_features": 77, "out_features": 301},
+    "level2/37_Matmul_Swish_Sum_GroupNorm": {
+        "batch_size": 40,
+        "in_features": 77,
+        "out_features": 320,
+        "num_groups": 10,
+    },
+    "level2/39_Gemm_Scale_BatchNorm": {"batch_size": 300, "in_features": 77, "out_features": 201},
+    "level2/41_Gemm_BatchNorm_GELU_ReLU": {"batch_size": 300, "in_features": 77, "out_features": 201},
+    "level2/56_Matmul_Sigmoid_Sum": {"batch_size": 40, "input_size": 77, "hidden_size": 301},
+    "level2/62_Matmul_GroupNorm_LeakyReLU_Sum": {
+        "batch_size": 40,
+        "input_size": 77,
+        "hidden_size": 208,
+        "num_groups": 13,
+    },
+    "level2/68_Matmul_Min_Subtract": {"batch_size": 40, "in_features": 77, "out_features": 201, "constant": 0.1},
+    "level2/76_Gemm_Add_ReLU": {"batch_size": 40, "in_features": 77, "out_features": 201},
+    "level2/81_Gemm_Swish_Divide_Clamp_Tanh_Clamp": {"batch_size": 40, "in_features": 77, "out_features": 201},
+    "level2/86_Matmul_Divide_GELU": {"batch_size": 40, "input_size": 77, "output_size": 301},
+    "level2/88_Gemm_GroupNorm_Swish_Multiply_Swish": {
+        "batch_size": 40,
+        "in_features": 77,
+        "out_features": 224,
+        "num_groups": 7,
+    },
+    "level2/94_Gemm_BiasAdd_Hardtanh_Mish_GroupNorm": {
+        "batch_size": 40,
+        "in_features": 77,
+        "out_features": 224,
+        "num_groups": 7,
+    },
+    "level2/99_Matmul_GELU_Softmax": {"batch_size": 40, "in_features": 77, "out_features": 301},
 }
 
 
