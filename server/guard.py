@@ -6,7 +6,8 @@ their spelling (operators, methods, `torch.ops`, ATen called from C++ on this th
 host tensors pass while the task runs on a GPU: an autotuner's statistics are such. In `__init__` anything goes
 but compiling, tracing and capturing, which are violations in every phase.
 
-It sees the calling thread only, and not C++ that leaves the dispatcher: other layers cover those.
+It sees the calling thread only, not C++ that leaves the dispatcher, and not the inside of operators that a
+submission registers itself, which pass: other layers cover those.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ is_non_overlapping_and_dense prim_layout dim numel
 """
 _ALLOWED = frozenset((_ALLOCATE + _LAYOUT).split())
 _HOST_ELEMENTS = 1 << 16
+# This module is imported before any submission: an operator namespace that appears later is the submission's own.
+_BUILTIN_SPACES = frozenset(name.split("::")[0] for name in torch._C._dispatch_get_all_op_names())
 _RECORD_CAP = 16
 
 
@@ -68,7 +71,9 @@ class DispatchGuard(TorchDispatchMode):
         kwargs = kwargs or {}
         if self.constructing:
             return func(*args, **kwargs)
-        name = func._schema.name.removeprefix("aten::")
+        space, _, name = func._schema.name.rpartition("::")
+        if space not in _BUILTIN_SPACES:
+            return func(*args, **kwargs)
         if name not in _ALLOWED and not self._on_small_host_tensors(args, kwargs):
             self.violate(
                 f"forward() ran {name} in PyTorch; compute it in your own kernel"

@@ -278,3 +278,22 @@ async def test_nothing_is_left_behind(pool: LocalPool) -> None:
     assert len(os.listdir(f"/proc/{worker}/fd")) == open_before
     folder = Path(os.readlink(f"/proc/{worker}/cwd"))
     assert not list(folder.glob("candidate-*"))
+
+
+async def test_an_operator_of_its_own_is_no_violation(pool: LocalPool) -> None:
+    register = """
+@torch.library.custom_op("own::softmax", mutates_args=())
+def own_softmax(x: torch.Tensor) -> torch.Tensor:
+    y = torch.empty_like(x)
+    rows, n = x.shape
+    softmax_kernel[(rows,)](x, y, n, x.stride(0), BLOCK=triton.next_power_of_2(n))
+    return y
+
+
+class ModelNew"""
+    code = vary("class ModelNew", register.lstrip("\n"))
+    code = code.replace(
+        "        y = torch.empty_like(x)\n        rows", "        return torch.ops.own.softmax(x)\n        rows"
+    )
+    outcome = (await judge(pool, code)).outcome
+    assert outcome.kind == "passed", outcome
