@@ -27,6 +27,7 @@ def url(launch: Launch, tmp_path_factory: pytest.TempPathFactory) -> str:
         KERNEL_ENV_EVALUATOR="cpu",
         KERNEL_ENV_TASKS=f"embedded,{folder}",
         KERNEL_ENV_MAX_TURNS="20",
+        KERNEL_ENV_TRIALS="2",
         KERNEL_ENV_CORRECTNESS_TIMEOUT_S="10",
     )
     return server.url

@@ -22,7 +22,7 @@ from .submissions import RIGHT, RIGHT_CPP, TASK, in_forward, returning, vary
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-SETTINGS = Settings(evaluator="cpu", correctness_timeout_s=15.0, timing_budget_s=0.3)
+SETTINGS = Settings(evaluator="cpu", trials=2, correctness_timeout_s=10.0, timing_budget_s=0.3)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

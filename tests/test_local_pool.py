@@ -25,7 +25,7 @@ ENDLESS = in_forward("while True: pass")
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def pool() -> AsyncIterator[LocalPool]:
-    pool = LocalPool(Settings(evaluator="cpu", correctness_timeout_s=60.0))
+    pool = LocalPool(Settings(evaluator="cpu", trials=2, correctness_timeout_s=60.0))
     await pool.start()
     assert await pool.ready(120.0) is not None, pool.health()
     yield pool
