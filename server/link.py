@@ -23,6 +23,7 @@ from .outcome import (
     TimedOut,
     WrongOutput,
 )
+from .trace import clip
 
 Where = Literal["compile", "correctness", "timing"]
 HELLO_S = 60.0
@@ -72,7 +73,7 @@ class CandidateLink:
         except FrameError:
             raise Ended(Crashed(stage=self._stage)) from None
         if "error" in reply:
-            raise Ended(self._failure(str(reply["error"]), str(reply.get("message", ""))))
+            raise Ended(self._failure(str(reply["error"]), clip(str(reply.get("message", "")))))
         return reply
 
     def _failure(self, kind: str, message: str) -> Outcome:

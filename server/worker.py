@@ -139,7 +139,7 @@ class Worker:
             return _with_status(outcome, child) if outcome else None
 
     def _build_outcome(self, reply: dict[str, Any]) -> Outcome | None:
-        kind, message = reply.get("error"), str(reply.get("message", ""))
+        kind, message = reply.get("error"), trace.clip(str(reply.get("message", "")))
         if kind is None:
             return None
         if kind == "build":
@@ -293,9 +293,16 @@ def _with_status(outcome: Outcome, child: Forked) -> Outcome:
         return Infrastructure(message="the process that forks candidates ended, and the candidate with it")
     message = outcome.message or trace.clip(trace.shorten(child.output.text().strip()), 1000)
     if child.status < 0:
-        name = signal.Signals(-child.status).name
-        return outcome.model_copy(update={"signal": name, "message": message})
+        return outcome.model_copy(update={"signal": _signal_name(-child.status), "message": message})
     return outcome.model_copy(update={"exit_code": child.status, "message": message})
+
+
+def _signal_name(number: int) -> str:
+    """Real-time signals but the first and the last have no name of their own."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
 
 
 async def serve(pool: Stream, worker: Worker) -> None:
