@@ -239,11 +239,11 @@ def build(peer: Peer, path: str, guarded: bool) -> None:
 
 
 def main(link: int, spec: dict[str, Any], parent: int) -> None:
-    """Entry after the fork. `spec`: role ("build" | "run"), scratch, device, guarded, environment."""
+    """Entry after the fork. `spec`: role ("build" | "run"), scratch, source, device, guarded, environment."""
     confine(spec["scratch"], [link], parent)
     os.environ.update(spec["environment"])
     peer = Peer(socket.socket(fileno=link), TRUSTED_CAP)
-    path = f"{spec['scratch']}/{trace.NAME}"
+    path = f"{spec['source']}/{trace.NAME}"
     if spec["role"] == "build":
         build(peer, path, spec["guarded"])
         return

@@ -52,8 +52,10 @@ def decode(body: bytes) -> dict[str, Any]:
 class Peer:
     """The blocking end of a link. `watch` descriptors end a wait early: a readable one means death."""
 
-    def __init__(self, sock: socket.socket, cap: int, watch: Sequence[int] = ()) -> None:
+    def __init__(self, sock: socket.socket, cap: int, watch: Sequence[int] = (), trusted: bool = True) -> None:
+        """`trusted` peers may send descriptors; those of others are dropped by the kernel, unseen."""
         sock.setblocking(True)
+        self._trusted = trusted
         self.sock = sock
         self._cap = cap
         self._watch = tuple(watch)
@@ -91,13 +93,19 @@ class Peer:
         while len(self._buffer) < size:
             self._wait(deadline)
             try:
-                data, fds, _, _ = socket.recv_fds(self.sock, 1 << 16, MAX_FDS)
+                data, fds = self._read()
             except OSError as error:
                 raise FrameError("the peer is gone") from error
             self._fds.extend(fds)
             if not data:
                 raise FrameError("the peer closed the link")
             self._buffer += data
+
+    def _read(self) -> tuple[bytes, list[int]]:
+        if not self._trusted:
+            return self.sock.recv(1 << 16), []
+        data, fds, _, _ = socket.recv_fds(self.sock, 1 << 16, MAX_FDS)
+        return data, fds
 
     def _wait(self, deadline: float | None) -> None:
         poller = select.poll()

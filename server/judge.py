@@ -169,7 +169,7 @@ def serve(worker: Peer, device: torch.device) -> None:
         except FrameError:
             return
         link, handle = fds
-        peer = Peer(socket.socket(fileno=link), CANDIDATE_CAP, watch=[handle])
+        peer = Peer(socket.socket(fileno=link), CANDIDATE_CAP, watch=[handle], trusted=False)
         evaluation = Evaluation(request, CandidateLink(peer), device, worker)
         try:
             outcome = evaluation.run()

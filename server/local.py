@@ -12,7 +12,6 @@ import importlib.util
 import json
 import os
 import re
-import shutil
 import tempfile
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -20,6 +19,7 @@ from typing import Any, Literal
 
 from .child import Child, StartFailed
 from .config import Settings
+from .folders import remove
 from .frames import FrameError
 from .outcome import Device, Evaluation, EvaluationRequest, Infrastructure
 
@@ -141,7 +141,7 @@ class _Seat:
         try:
             await self._serve_in(folder)
         finally:
-            await asyncio.shield(asyncio.to_thread(shutil.rmtree, folder, True))
+            await asyncio.shield(asyncio.to_thread(remove, folder))
 
     async def _serve_in(self, folder: str) -> None:
         config = json.dumps({**self._config(), "folder": folder})
@@ -242,7 +242,7 @@ def _sweep() -> None:
     for entry in os.scandir(tempfile.gettempdir()):
         match = re.fullmatch(rf"{FOLDER_PREFIX}(\d+)-\w+", entry.name)
         if match and not os.path.exists(f"/proc/{match[1]}") and entry.stat().st_uid == os.getuid():
-            shutil.rmtree(entry.path, ignore_errors=True)
+            remove(entry.path)
 
 
 def device_kind(settings: Settings) -> DeviceKind:

@@ -13,7 +13,6 @@ import hashlib
 import json
 import logging
 import os
-import shutil
 import signal
 import socket
 import sys
@@ -28,6 +27,7 @@ from typing import Any
 from . import trace
 from .checks import check
 from .child import Child, StartFailed
+from .folders import remove
 from .forked import Forked, forked
 from .frames import TRUSTED_CAP, FrameError, Stream
 from .outcome import (
@@ -102,7 +102,7 @@ class Worker:
         refused = await self._check(request, durations)
         if refused is not None:
             return _Verdict(refused)
-        async with self._scratch(request) as scratch:
+        async with self._temporary("candidate-") as scratch:
             with _timed(durations, "build"):
                 failed = await self._build(request, scratch)
             if failed is not None:
@@ -124,12 +124,11 @@ class Worker:
 
     async def _build(self, request: EvaluationRequest, scratch: str) -> Outcome | None:
         """Import the submission in a child without a device; None when that went well or needs the device."""
-        zygote = await self._ready_zygote()
         limit_s: float = self._config["build_timeout_s"]
         async with self._builds:
             child: Forked
             outcome: Outcome | None = None
-            async with forked(zygote, self._spec("build", request, scratch)) as child:
+            async with self._forked("build", request, scratch) as child:
                 try:
                     outcome = self._build_outcome(await child.reply(limit_s))
                 except TimeoutError:
@@ -156,8 +155,8 @@ class Worker:
 
     async def _run(self, request: EvaluationRequest, scratch: str, durations: dict[str, float]) -> _Verdict:
         """Candidate and judge together; the lease is held."""
-        judge, zygote = await self._ready_judge(), await self._ready_zygote()
-        async with forked(zygote, self._spec("run", request, scratch)) as child:
+        judge = await self._ready_judge()
+        async with self._forked("run", request, scratch) as child:
             asking = asyncio.ensure_future(self._ask_judge(judge, request, child))
             limit_s = sum(self._config[f"{s}_timeout_s"] for s in ("build", "correctness", "timing"))
             try:
@@ -194,7 +193,16 @@ class Worker:
             reply = await judge.stream.receive()
         return reply
 
-    def _spec(self, role: str, request: EvaluationRequest, scratch: str) -> dict[str, Any]:
+    @asynccontextmanager
+    async def _forked(self, role: str, request: EvaluationRequest, scratch: str) -> AsyncIterator[Forked]:
+        """A child with a copy of the submission made for it: what an earlier child did to its own is void."""
+        zygote = await self._ready_zygote()
+        async with self._temporary("source-") as source:
+            await asyncio.to_thread(Path(source, trace.NAME).write_text, request.code, "utf-8")
+            async with forked(zygote, self._spec(role, request, scratch, source)) as child:
+                yield child
+
+    def _spec(self, role: str, request: EvaluationRequest, scratch: str, source: str) -> dict[str, Any]:
         environment = {}
         if self._device is not None and self._device.capability:
             suffix = "a" if self._device.capability in ("9.0", "10.0") else ""
@@ -204,6 +212,7 @@ class Worker:
         return {
             "role": role,
             "scratch": scratch,
+            "source": source,
             "device": self._config["device"],
             "guarded": request.mode != "audit",
             "environment": environment,
@@ -242,14 +251,13 @@ class Worker:
         return {"CUDA_VISIBLE_DEVICES": index, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
 
     @asynccontextmanager
-    async def _scratch(self, request: EvaluationRequest) -> AsyncIterator[str]:
-        """The submission's private folder, gone afterwards."""
-        folder = tempfile.mkdtemp(prefix="candidate-", dir=self._folder)
+    async def _temporary(self, prefix: str) -> AsyncIterator[str]:
+        """A folder of the submission's own, gone afterwards."""
+        folder = tempfile.mkdtemp(prefix=prefix, dir=self._folder)
         try:
-            await asyncio.to_thread(Path(folder, trace.NAME).write_text, request.code, "utf-8")
             yield folder
         finally:
-            await asyncio.shield(asyncio.to_thread(shutil.rmtree, folder, True))
+            await asyncio.shield(asyncio.to_thread(remove, folder))
 
 
 @dataclass(frozen=True)

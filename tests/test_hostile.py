@@ -1,0 +1,114 @@
+"""What a submission does to its own process and folder stays its own fault, and nothing of it remains."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from kernel_env.server.config import Settings
+from kernel_env.server.folders import remove
+from kernel_env.server.local import LocalPool
+from kernel_env.server.outcome import EvaluationRequest, Outcome, TaskSource
+
+from .processes import find
+from .submissions import RIGHT, TASK, in_forward, vary
+
+asynchronous = pytest.mark.asyncio(loop_scope="module")
+
+# A way to modules that the static checks refuse, so that what comes behind them is tried.
+REACH = """
+def reach(name):
+    return getattr(reach, "__glo" + "bals__")["__buil" + "tins__"]["__imp" + "ort__"](name)
+
+
+"""
+
+
+def at_import(statements: str) -> str:
+    return vary("@triton.jit\n", f"{REACH}{statements}\n\n\n@triton.jit\n")
+
+
+def when_run(statement: str) -> str:
+    return in_forward(statement).replace("@triton.jit\n", f"{REACH}@triton.jit\n", 1)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def pool() -> AsyncIterator[LocalPool]:
+    pool = LocalPool(Settings(evaluator="cpu", trials=1, correctness_timeout_s=10.0))
+    await pool.start()
+    assert await pool.ready(120.0) is not None, pool.health()
+    yield pool
+    await pool.close()
+
+
+async def judge(pool: LocalPool, code: str) -> Outcome:
+    task = TaskSource(id="user/softmax", source=TASK, hash="0")
+    request = EvaluationRequest(id=os.urandom(8).hex(), task=task, language="triton", code=code, budget_s=200.0)
+    return (await pool.evaluate(request)).outcome
+
+
+@asynchronous
+@pytest.mark.parametrize(
+    "code",
+    [
+        at_import("reach('os').kill(reach('os').getpid(), 40)"),
+        when_run("reach('os').kill(reach('os').getpid(), 40)"),
+    ],
+)
+async def test_a_nameless_signal_is_a_crash(pool: LocalPool, code: str) -> None:
+    outcome = await judge(pool, code)
+    assert outcome.kind == "crashed"
+    assert outcome.signal == "signal 40"
+
+
+@asynchronous
+async def test_deep_folders_are_removed(pool: LocalPool) -> None:
+    code = at_import(
+        "home = reach('os').getcwd()\n"
+        "if not reach('os').path.exists('a'):\n"
+        "    for _ in range(3000):\n        reach('os').mkdir('a')\n        reach('os').chdir('a')\n"
+        "reach('os').chdir(home)"
+    )
+    assert (await judge(pool, code)).kind == "passed"
+    (worker,) = find("server.worker")
+    folder = Path(f"/proc/{worker}/cwd")
+    assert not [entry for entry in os.listdir(folder) if entry.startswith(("candidate-", "source-"))]
+
+
+@asynchronous
+async def test_a_rewritten_source_is_not_what_runs(pool: LocalPool) -> None:
+    rewrite = (
+        "import pathlib\n"
+        "for path in pathlib.Path('..').glob('source-*/submission.py'):\n"
+        "    path.write_text('raise ValueError')"
+    )
+    assert (await judge(pool, at_import(rewrite))).kind == "passed"
+
+
+@asynchronous
+async def test_descriptors_sent_to_the_judge_are_dropped(pool: LocalPool) -> None:
+    (judging,) = find("server.judge")
+    before = len(os.listdir(f"/proc/{judging}/fd"))
+    send = (
+        "s = reach('socket').socket(fileno=3)\n"
+        "        fds = reach('array').array('i', [0] * 8)\n"
+        "        s.sendmsg([b'\\0'], [(1, 1, fds)])"
+    )
+    outcome = await judge(pool, when_run(send))
+    assert outcome.kind in ("crashed", "timed_out", "raised")
+    assert find("server.judge") == [judging]
+    assert len(os.listdir(f"/proc/{judging}/fd")) == before
+    assert (await judge(pool, RIGHT)).kind == "passed"
+
+
+def test_a_closed_folder_is_removed(tmp_path: Path) -> None:
+    inner = tmp_path / "a" / "b"
+    inner.mkdir(parents=True)
+    (inner / "file").write_text("x")
+    inner.chmod(0)
+    remove(str(tmp_path / "a"))
+    assert not (tmp_path / "a").exists()
