@@ -76,11 +76,21 @@ class Child:
     def alive(self) -> bool:
         return self._process.returncode is None
 
-    async def ask(self, message: dict[str, Any], fds: Sequence[int] = ()) -> dict[str, Any]:
-        """One request, one reply, in order. Not to be cancelled half-way: shield it."""
+    async def ask(
+        self, message: dict[str, Any], fds: Sequence[int] = (), timeout_s: float | None = None
+    ) -> dict[str, Any]:
+        """One request, one reply, in order. Not to be cancelled half-way: shield it.
+
+        A process that gives no answer in time is killed; that, like any death, is a `FrameError`.
+        """
         async with self._asking:
-            await self.stream.send(message, fds)
-            return await self.stream.receive()
+            try:
+                async with asyncio.timeout(timeout_s):
+                    await self.stream.send(message, fds)
+                    return await self.stream.receive()
+            except TimeoutError:
+                self.kill()
+                raise FrameError(f"the {self.name} gave no answer and was ended") from None
 
     def kill(self) -> None:
         with suppress(ProcessLookupError):

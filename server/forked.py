@@ -20,6 +20,7 @@ from .child import Child
 from .frames import CANDIDATE_CAP, FrameError, Stream
 
 OUTPUT_CAP = 16 << 10
+ANSWER_S = 20.0
 
 
 class Output:
@@ -106,7 +107,7 @@ async def _fork(zygote: Child, spec: dict[str, Any]) -> Forked:
     output = Output()
     try:
         fds = [theirs.fileno(), output.write, output.write]
-        reply = await zygote.ask({"op": "fork", "id": 0, "spec": spec}, fds)
+        reply = await zygote.ask({"op": "fork", "id": 0, "spec": spec}, fds, ANSWER_S)
         child = Forked(reply["pid"], os.pidfd_open(reply["pid"]), ours, output)
     except BaseException:
         ours.close()
@@ -121,7 +122,7 @@ async def _fork(zygote: Child, spec: dict[str, Any]) -> Forked:
 
 async def _end(zygote: Child, child: Forked) -> None:
     try:
-        reply = await zygote.ask({"op": "reap", "id": 0, "pid": child.pid})
+        reply = await zygote.ask({"op": "reap", "id": 0, "pid": child.pid}, timeout_s=ANSWER_S)
         child.status, child.strays = reply["status"], reply["strays"]
     except FrameError:
         child.kill()

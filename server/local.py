@@ -169,6 +169,9 @@ class _Seat:
                 await self._submit(request)
                 return await answer
         except TimeoutError:
+            # The worker answers within the budget whatever happens to its own processes: it is stuck itself.
+            if self._worker is not None:
+                self._worker.kill()
             return self._fault("the device gave no answer within the step's time", retryable=False)
         except FrameError as error:
             return self._fault(str(error), retryable=True)

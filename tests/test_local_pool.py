@@ -91,4 +91,13 @@ async def test_health_names_the_device(pool: LocalPool) -> None:
     health = pool.health()
     assert health["state"] == "ready"
     assert health["devices"][0]["name"]
-    assert health["devices"][0]["restarts"] >= 1
+    assert health["devices"][0]["submissions"] == 0
+
+
+@pytest.mark.parametrize(("victim", "budget_s"), [("server.zygote", 120.0), ("server.worker", 1.0)])
+async def test_a_stopped_process_is_replaced(pool: LocalPool, victim: str, budget_s: float) -> None:
+    for pid in find(victim, leaf=False):
+        os.kill(pid, signal.SIGSTOP)
+    outcome = (await pool.evaluate(request(RIGHT, budget_s))).outcome
+    assert outcome.kind in ("passed", "infrastructure")
+    assert (await pool.evaluate(request(RIGHT))).outcome.kind == "passed"
