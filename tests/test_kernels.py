@@ -1,12 +1,13 @@
-"""The honest kernels: each passes the static checks; the Triton ones are right at reduced sizes.
+"""The honest kernels: each passes the static checks; Triton's are right at reduced sizes; on a GPU all pass.
 
-The second part needs KernelBench (`KERNELBENCH_DIR`, its `KernelBench/` folder) and runs the real evaluator on
-the CPU: worker, judge, zygote and candidates, dispatch guard included, with Triton's interpreter.
+All but the first part needs KernelBench (`KERNELBENCH_DIR`, its `KernelBench/` folder) and runs the real
+evaluator: worker, judge, zygote and candidates, dispatch guard included. On the CPU that is Triton's interpreter.
 """
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -15,16 +16,16 @@ import pytest_asyncio
 
 from kernel_env.server.checks import check
 from kernel_env.server.config import Settings
-from kernel_env.server.local import LocalPool
-from kernel_env.server.outcome import EvaluationRequest, TaskSource
+from kernel_env.server.local import LocalPool, visible_gpus
+from kernel_env.server.outcome import EvaluationRequest, Outcome, TaskSource
 
-from .kernels import Kernel, kernels
+from .kernels import FOLDER, Kernel, kernels
 from .kernels.reduce import SMALL, reduced
 
 LIMIT = 256 * 1024
-FOLDER = os.environ.get("KERNELBENCH_DIR", "")
+KERNELBENCH = os.environ.get("KERNELBENCH_DIR", "")
 
-needs_kernelbench = pytest.mark.skipif(not FOLDER, reason="KERNELBENCH_DIR is not set")
+needs_kernelbench = pytest.mark.skipif(not KERNELBENCH, reason="KERNELBENCH_DIR is not set")
 
 
 @pytest.mark.parametrize("kernel", kernels(), ids=str)
@@ -34,13 +35,23 @@ def test_passes_the_static_checks(kernel: Kernel) -> None:
 
 
 def test_there_are_enough_over_three_levels() -> None:
-    assert {kernel.task_id.split("/")[0] for kernel in kernels()} == {"level1", "level2", "level3"}
-    assert len(kernels("triton")) >= 40
-    assert len(kernels("cuda")) >= 12
+    for language, least in (("triton", 40), ("cuda", 12)):
+        own = [kernel for kernel in kernels() if kernel.language == language]
+        assert len(own) >= least
+        assert {kernel.task_id.split("/")[0] for kernel in own} == {"level1", "level2", "level3"}
 
 
 def test_every_triton_kernel_has_a_reduced_size() -> None:
     assert {kernel.task_id for kernel in kernels("triton")} == set(SMALL)
+
+
+def test_the_readme_has_a_row_for_every_task() -> None:
+    rows = re.findall(
+        r"^\| `(.+?)` \| [\w ]+ \| (.*?) ?\| (.*?) ?\|$", (FOLDER / "README.md").read_text(encoding="utf-8"), re.M
+    )
+    for column, language in ((1, "triton"), (2, "cuda")):
+        named = [row[0] for row in rows if row[column]]
+        assert sorted(named) == sorted(k.task_id for k in kernels() if k.language == language)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -52,18 +63,45 @@ async def pool() -> AsyncIterator[LocalPool]:
     await pool.close()
 
 
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def gpu_pool() -> AsyncIterator[LocalPool]:
+    pool = LocalPool(Settings(evaluator="gpu"))
+    await pool.start()
+    assert await pool.ready(180.0) is not None, pool.health()
+    yield pool
+    await pool.close()
+
+
+def task_source(kernel: Kernel) -> str:
+    return Path(KERNELBENCH, f"{kernel.task_id}.py").read_text(encoding="utf-8")
+
+
+async def judge(pool: LocalPool, kernel: Kernel, task: str) -> Outcome:
+    request = EvaluationRequest(
+        id=os.urandom(8).hex(),
+        task=TaskSource(id=kernel.task_id, source=task, hash="0"),
+        language=kernel.language,
+        code=kernel.code,
+        budget_s=280.0,
+    )
+    return (await pool.evaluate(request)).outcome
+
+
 @needs_kernelbench
 @pytest.mark.slow
 @pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize("kernel", kernels("triton"), ids=str)
 async def test_is_right_at_a_reduced_size(kernel: Kernel, pool: LocalPool) -> None:
-    source = Path(FOLDER, f"{kernel.task_id}.py").read_text(encoding="utf-8")
-    request = EvaluationRequest(
-        id=os.urandom(8).hex(),
-        task=TaskSource(id=kernel.task_id, source=reduced(source, SMALL[kernel.task_id]), hash="0"),
-        language="triton",
-        code=kernel.code,
-        budget_s=280.0,
-    )
-    outcome = (await pool.evaluate(request)).outcome
+    outcome = await judge(pool, kernel, reduced(task_source(kernel), SMALL[kernel.task_id]))
     assert outcome.kind == "passed", outcome
+
+
+@needs_kernelbench
+@pytest.mark.gpu
+@pytest.mark.skipif(not visible_gpus(), reason="no CUDA device")
+@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.parametrize("kernel", kernels(), ids=str)
+async def test_passes_at_full_size_on_a_gpu(kernel: Kernel, gpu_pool: LocalPool) -> None:
+    outcome = await judge(gpu_pool, kernel, task_source(kernel))
+    assert outcome.kind == "passed", outcome
+    assert outcome.timing is not None
