@@ -34,6 +34,7 @@ class Child:
         self.hello = hello
         self._process = process
         self._asking = asyncio.Lock()
+        self._broken = False
 
     @classmethod
     async def start(
@@ -74,7 +75,7 @@ class Child:
 
     @property
     def alive(self) -> bool:
-        return self._process.returncode is None
+        return self._process.returncode is None and not self._broken
 
     async def ask(
         self, message: dict[str, Any], fds: Sequence[int] = (), timeout_s: float | None = None
@@ -88,9 +89,21 @@ class Child:
                 async with asyncio.timeout(timeout_s):
                     await self.stream.send(message, fds)
                     return await self.stream.receive()
+            except FrameError:
+                self._broken = True  # it may take a while to end; nobody is to ask it again
+                raise
             except TimeoutError:
+                self._broken = True
                 self.kill()
                 raise FrameError(f"the {self.name} gave no answer and was ended") from None
+
+    async def receive(self) -> dict[str, Any]:
+        """A further reply to the last request."""
+        try:
+            return await self.stream.receive()
+        except FrameError:
+            self._broken = True
+            raise
 
     def kill(self) -> None:
         with suppress(ProcessLookupError):

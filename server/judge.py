@@ -24,6 +24,7 @@ import torch
 
 from . import hardware, peaks, roofline, sandbox
 from .frames import CANDIDATE_CAP, TRUSTED_CAP, FrameError, Peer
+from .layout import LayoutError
 from .link import CandidateLink, Ended
 from .mailbox import Mailbox
 from .memory import MemoryFault
@@ -58,7 +59,7 @@ class Evaluation:
             return self._run()
         except Ended as end:
             return end.outcome
-        except TaskFault as fault:
+        except (TaskFault, LayoutError) as fault:
             return Infrastructure(message=str(fault), retryable=False, task=True)
         except (torch.OutOfMemoryError, MemoryFault) as error:
             return Infrastructure(message=f"the judge ran out of memory: {error}"[:500], retryable=False)
@@ -108,12 +109,7 @@ class Evaluation:
         if needed > total:
             raise TaskFault(f"the task's inputs take {needed} bytes, this device has {total}")
         inputs = reference.inputs(secrets.randbits(62))
-        try:
-            outputs, flops, size = roofline.measure(reference, inputs)
-        except torch.OutOfMemoryError:
-            raise
-        except Exception as error:  # a task's forward may raise anything
-            raise TaskFault(f"the reference fails: {type(error).__name__}: {error}"[:1000]) from error
+        outputs, flops, size = roofline.measure(reference, inputs)
         half = roofline.computes_in_half(inputs)
         self._roofline = roofline.roofline(flops, size, half, hardware.name(self._device))
         self._mailbox = Mailbox(reference, inputs, outputs)

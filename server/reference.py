@@ -12,6 +12,8 @@ import linecache
 import pickle
 import random
 import types
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy
@@ -67,7 +69,7 @@ class Reference:
         """Fresh inputs on the device, from the task's own generator, or of one of its extra families."""
         own: Any = getattr(self._module, "get_extra_inputs", None)
         seed_all(seed)
-        with torch.no_grad(), self.device:
+        with _task_code("its inputs"), torch.no_grad(), self.device:
             if family is not None and own is not None:
                 return [_move(value, self.device) for value in own(family)]
             values = [_move(value, self.device) for value in self._module.get_inputs()]
@@ -84,7 +86,7 @@ class Reference:
         return problem
 
     def __call__(self, inputs: list[Any]) -> Any:
-        with torch.no_grad():
+        with _task_code("forward"), torch.no_grad():
             return self.model(*inputs)
 
     def footprint(self) -> int:
@@ -95,6 +97,17 @@ class Reference:
         except Exception:  # a generator that needs real data can't run on the meta device
             return 0
         return place(tensors)[1]
+
+
+@contextmanager
+def _task_code(what: str) -> Iterator[None]:
+    """Whatever a task's own code raises is a fault of the task; a lack of memory is told apart by the caller."""
+    try:
+        yield
+    except torch.OutOfMemoryError:
+        raise
+    except (Exception, SystemExit) as error:  # a task file may raise anything
+        raise TaskFault(f"the reference fails in {what}: {type(error).__name__}: {error}"[:1000]) from error
 
 
 def seed_all(seed: int) -> None:

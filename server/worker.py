@@ -190,7 +190,7 @@ class Worker:
         reply = await judge.ask(message, [child.link.fileno(), child.handle])
         child.link.close()
         while "outcome" not in reply:
-            reply = await judge.stream.receive()
+            reply = await judge.receive()
         return reply
 
     @asynccontextmanager
