@@ -29,7 +29,8 @@ view _unsafe_view reshape _reshape_alias as_strided as_strided_ alias detach det
 transpose_ t t_ numpy_T mT expand expand_as view_as squeeze squeeze_ unsqueeze unsqueeze_ slice select split
 split_with_sizes unbind narrow chunk unfold diagonal movedim swapaxes flatten unflatten view_as_real
 view_as_complex real imag contiguous clone copy_ copy _to_copy to lift lift_fresh lift_fresh_copy
-constant_pad_nd is_same_size sym_size sym_stride sym_numel sym_storage_offset is_contiguous size stride
+constant_pad_nd cat stack repeat tile flip roll pixel_shuffle pixel_unshuffle
+is_same_size sym_size sym_stride sym_numel sym_storage_offset is_contiguous size stride
 is_non_overlapping_and_dense prim_layout dim numel
 """
 _ALLOWED = frozenset((_ALLOCATE + _LAYOUT).split())

@@ -297,3 +297,9 @@ class ModelNew"""
     )
     outcome = (await judge(pool, code)).outcome
     assert outcome.kind == "passed", outcome
+
+
+async def test_copies_on_the_device_are_no_violation(pool: LocalPool) -> None:
+    code = returning("torch.cat([y[:16], y[16:]]).flip(0).flip(0)")
+    outcome = (await judge(pool, code)).outcome
+    assert outcome.kind == "passed", outcome
