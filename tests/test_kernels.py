@@ -56,7 +56,7 @@ def test_the_readme_has_a_row_for_every_task() -> None:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def pool() -> AsyncIterator[LocalPool]:
-    pool = LocalPool(Settings(evaluator="cpu", trials=2, atol=1e-2, rtol=1e-3, correctness_timeout_s=110.0))
+    pool = LocalPool(Settings(evaluator="cpu", trials=2, atol=1e-5, rtol=1e-3, correctness_timeout_s=110.0))
     await pool.start()
     assert await pool.ready(120.0) is not None, pool.health()
     yield pool

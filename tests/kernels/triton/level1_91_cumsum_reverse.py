@@ -14,11 +14,8 @@ def cumsum_from_the_right(x_ptr, y_ptr, columns, BLOCK: tl.constexpr):
     for step in range(blocks):
         i = (blocks - 1 - step) * BLOCK + tl.arange(0, BLOCK)
         x = tl.load(x_ptr + row + i, mask=i < columns, other=0.0)
-        total = tl.sum(x, axis=0)
-        # The sum from the right is the whole less what lies to the left.
-        left = tl.cumsum(x, axis=0) - x
-        tl.store(y_ptr + row + i, carry + (total - left), mask=i < columns)
-        carry += total
+        tl.store(y_ptr + row + i, carry + tl.cumsum(x, axis=0, reverse=True), mask=i < columns)
+        carry += tl.sum(x, axis=0)
 
 
 class ModelNew(nn.Module):
