@@ -1,13 +1,14 @@
 """Frames between processes: a 4-byte length, then one JSON object; file descriptors may ride along.
 
 Invariants: a frame never exceeds its cap; nothing received is unpickled or evaluated; a peer that closes,
-overruns the cap or sends anything but a JSON object raises `FrameError`, and a wait that passes its bound
-raises `FrameTimeout`. `Peer` is the blocking side (judge, zygote, candidate); `Stream` the asyncio side
-(worker, pool). This module knows nothing of what the frames say.
+overruns the cap or sends anything but a JSON object raises `FrameError`, and a wait that passes its bound,
+to send or to receive, raises `FrameTimeout`. `Peer` is the blocking side (judge, zygote, candidate); `Stream` the
+asyncio side (worker, pool). This module knows nothing of what the frames say.
 """
 
 from __future__ import annotations
 
+import array
 import asyncio
 import json
 import os
@@ -30,7 +31,7 @@ class FrameError(ConnectionError):
 
 
 class FrameTimeout(TimeoutError):
-    """No whole frame arrived in time."""
+    """No whole frame arrived, or could be sent, in time."""
 
 
 def encode(message: dict[str, Any]) -> bytes:
@@ -62,16 +63,22 @@ class Peer:
         self._buffer = bytearray()
         self._fds: list[int] = []
 
-    def send(self, message: dict[str, Any], fds: Sequence[int] = ()) -> None:
-        data = encode(message)
-        try:
-            if fds:
-                sent = socket.send_fds(self.sock, [data], list(fds))
-                data = data[sent:]
-            if data:
-                self.sock.sendall(data)
-        except OSError as error:
-            raise FrameError("the peer is gone") from error
+    def send(self, message: dict[str, Any], fds: Sequence[int] = (), timeout_s: float | None = None) -> None:
+        """Send one frame; waits for a peer that does not read as `receive` waits for one that does not write.
+
+        A frame cut short by the deadline leaves the link useless: the caller gives the peer up.
+        """
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        data = memoryview(encode(message))
+        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
+        while data:
+            try:
+                data = data[self.sock.sendmsg([data], rights, socket.MSG_DONTWAIT) :]
+                rights = []
+            except BlockingIOError:
+                self._wait(select.POLLOUT, deadline)
+            except OSError as error:
+                raise FrameError("the peer is gone") from error
 
     def receive(self, timeout_s: float | None = None) -> dict[str, Any]:
         """The next frame; waits on the socket and the watched descriptors together."""
@@ -91,7 +98,7 @@ class Peer:
 
     def _fill(self, size: int, deadline: float | None) -> None:
         while len(self._buffer) < size:
-            self._wait(deadline)
+            self._wait(select.POLLIN, deadline)
             try:
                 data, fds = self._read()
             except OSError as error:
@@ -107,14 +114,17 @@ class Peer:
         data, fds, _, _ = socket.recv_fds(self.sock, 1 << 16, MAX_FDS)
         return data, fds
 
-    def _wait(self, deadline: float | None) -> None:
+    def _wait(self, event: int, deadline: float | None) -> None:
         poller = select.poll()
-        for fd in (self.sock.fileno(), *self._watch):
+        poller.register(self.sock.fileno(), event)
+        for fd in self._watch:
             poller.register(fd, select.POLLIN)
-        left = None if deadline is None else max(0.0, deadline - time.monotonic()) * 1000
+        left = None if deadline is None else (deadline - time.monotonic()) * 1000
+        if left is not None and left < 0.0:  # a peer that trickles is never waited for, but late all the same
+            raise FrameTimeout("no frame could be passed in time")
         ready = {fd for fd, _ in poller.poll(left)}
         if not ready:
-            raise FrameTimeout("no frame arrived in time")
+            raise FrameTimeout("no frame could be passed in time")
         if self.sock.fileno() not in ready:
             raise FrameError("the peer's process ended")
 

@@ -65,7 +65,7 @@ class CandidateLink:
     def call(self, op: str, fds: Sequence[int] = (), **fields: Any) -> dict[str, Any]:
         """Send a request and return the reply; raises `Ended`."""
         try:
-            self._peer.send({"op": op, **fields}, fds)
+            self._peer.send({"op": op, **fields}, fds, max(self.left_s, 0.0))
             reply = self._peer.receive(max(self.left_s, 0.0))
         except FrameTimeout:
             outcome = TimedOut(stage=self._stage, seconds=self._limit_s)

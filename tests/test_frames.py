@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -81,6 +82,73 @@ def test_a_death_ends_a_wait_though_the_socket_stays_open() -> None:
     with pytest.raises(FrameError):
         peer.receive(30.0)
     assert time.monotonic() - started < 5.0
+    process.wait(5.0)
+    assert process.stdin is not None
+    process.stdin.close()
+    os.close(handle)
+    left.close()
+    peer.close()
+
+
+def test_a_peer_that_does_not_read_ends_a_send_at_its_bound(pair: tuple[Peer, Peer]) -> None:
+    left, right = pair
+    big = {"big": "x" * 2_000_000}
+    started = time.monotonic()
+    with pytest.raises(FrameTimeout):
+        left.send(big, timeout_s=0.2)
+    for _ in range(20):  # one that reads a little now and then does not stretch the bound
+        right.sock.recv(1000)
+    with pytest.raises(FrameTimeout):
+        left.send(big, timeout_s=0.2)
+    assert time.monotonic() - started < 2.0
+
+
+def test_a_peer_that_trickles_does_not_stretch_the_bound(pair: tuple[Peer, Peer]) -> None:
+    left, right = pair
+    late = time.monotonic() + 2.0
+
+    def trickle() -> None:
+        left.sock.sendall(struct.pack("!I", 1 << 20))
+        while time.monotonic() < late:
+            left.sock.sendall(b"x")
+
+    with ThreadPoolExecutor() as threads:
+        trickling = threads.submit(trickle)
+        started = time.monotonic()
+        with pytest.raises(FrameTimeout):
+            right.receive(0.3)
+        assert time.monotonic() - started < 1.0
+        right.close()
+        with pytest.raises(OSError, match="pipe"):
+            trickling.result(5.0)
+
+
+def test_a_big_frame_and_descriptors_pass_a_slow_reader() -> None:
+    left, right = (Peer(sock, 8 << 20) for sock in socket.socketpair())
+    read, write = os.pipe()
+    big = "x" * 4_000_000
+    with ThreadPoolExecutor() as threads:
+        sending = threads.submit(left.send, {"big": big}, [write], 10.0)
+        message, fds = right.receive_with_fds(10.0)
+        sending.result(10.0)
+    assert (message, len(fds)) == ({"big": big}, 1)
+    for fd in (read, write, *fds):
+        os.close(fd)
+    left.close()
+    right.close()
+
+
+def test_a_death_ends_a_send_though_the_socket_stays_open() -> None:
+    left, right = socket.socketpair()
+    process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    handle = os.pidfd_open(process.pid)
+    peer = Peer(right, 1 << 20, watch=[handle])
+    with ThreadPoolExecutor() as threads:
+        sending = threads.submit(peer.send, {"big": "x" * 2_000_000}, (), 30.0)
+        time.sleep(0.1)
+        process.kill()
+        with pytest.raises(FrameError):
+            sending.result(5.0)
     process.wait(5.0)
     assert process.stdin is not None
     process.stdin.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -38,15 +39,15 @@ def when_run(statement: str) -> str:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def pool() -> AsyncIterator[LocalPool]:
-    pool = LocalPool(Settings(evaluator="cpu", trials=1, correctness_timeout_s=10.0))
+    pool = LocalPool(Settings(evaluator="cpu", trials=1, correctness_timeout_s=10.0, build_timeout_s=8.0))
     await pool.start()
     assert await pool.ready(120.0) is not None, pool.health()
     yield pool
     await pool.close()
 
 
-async def judge(pool: LocalPool, code: str) -> Outcome:
-    task = TaskSource(id="user/softmax", source=TASK, hash="0")
+async def judge(pool: LocalPool, code: str, source: str = TASK) -> Outcome:
+    task = TaskSource(id="user/softmax", source=source, hash="0")
     request = EvaluationRequest(id=os.urandom(8).hex(), task=task, language="triton", code=code, budget_s=200.0)
     return (await pool.evaluate(request)).outcome
 
@@ -103,6 +104,34 @@ async def test_descriptors_sent_to_the_judge_are_dropped(pool: LocalPool) -> Non
     assert find("server.judge") == [judging]
     assert len(os.listdir(f"/proc/{judging}/fd")) == before
     assert (await judge(pool, RIGHT)).kind == "passed"
+
+
+# Answers the judge's request by itself and never reads again.
+DEAF = "reach('os').write(3, b'\\0\\0\\0\\2{}'); "
+# A request to construct that no socket buffer holds.
+HEAVY = TASK.replace(
+    "    def forward", "    def __init__(self, text):\n        super().__init__()\n\n    def forward"
+)
+HEAVY = HEAVY.replace("return []", "return ['x' * 2_000_000]")
+
+
+@asynchronous
+async def test_a_candidate_that_does_not_read_is_out_of_time(pool: LocalPool) -> None:
+    started = time.monotonic()
+    outcome = await judge(pool, at_import(f"{DEAF}reach('time').sleep(1000)"), HEAVY)
+    assert (outcome.kind, outcome.stage) == ("timed_out", "compile"), outcome
+    assert time.monotonic() - started < 30.0
+
+
+@asynchronous
+async def test_a_candidate_that_dies_unread_has_crashed(pool: LocalPool) -> None:
+    """A process of its own keeps the link open."""
+    stay = "os = reach('os')\nif os.fork() == 0:\n    os.setsid()\n    reach('time').sleep(1000)\n"
+    code = at_import(f"{stay}{DEAF}reach('time').sleep(1); os.kill(os.getpid(), 9)")
+    started = time.monotonic()
+    outcome = await judge(pool, code, HEAVY)
+    assert (outcome.kind, outcome.stage) == ("crashed", "compile"), outcome
+    assert time.monotonic() - started < 8.0
 
 
 def test_a_closed_folder_is_removed(tmp_path: Path) -> None:
