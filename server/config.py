@@ -13,8 +13,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, cast
 
+from .peaks import FIELDS, Peak
+
 EvaluatorKind = Literal["auto", "gpu", "cpu", "mock"]
 RewardKind = Literal["speedup", "roofline"]
+
+_FASTEST = 1e6
 
 
 class SettingsError(ValueError):
@@ -26,7 +30,7 @@ class Settings:
     """Every knob of the server. Durations are seconds, sizes bytes.
 
     `tasks` lists sources in order: `embedded`, `kernelbench` (needs `kernelbench_dir`), `huggingface`,
-    or the path of a task file or folder.
+    or the path of a task file or folder. `peaks` holds for every device of this server.
     """
 
     evaluator: EvaluatorKind = "auto"
@@ -38,6 +42,7 @@ class Settings:
     eval_log: Path | None = None
     reward: RewardKind = "speedup"
     roofline_reject: float = 0.8
+    peaks: Peak | None = None
     host: str = "127.0.0.1"
     port: int = 8000
     token: str = field(default="", repr=False)
@@ -74,6 +79,7 @@ class Settings:
             eval_log=env.path("KERNEL_ENV_EVAL_LOG"),
             reward=cast(RewardKind, env.choice("KERNEL_ENV_REWARD", ("speedup", "roofline"), "speedup")),
             roofline_reject=env.number("KERNEL_ENV_ROOFLINE_REJECT", cls.roofline_reject, 0.0, 1.0),
+            peaks=env.peaks("KERNEL_ENV_PEAKS"),
             host=env.text("KERNEL_ENV_HOST", cls.host),
             port=env.integer("KERNEL_ENV_PORT", cls.port, 0, 65535),
             token=env.text("KERNEL_ENV_TOKEN", ""),
@@ -152,6 +158,23 @@ class _Reader:
         if len(set(parts)) != len(parts):
             raise SettingsError(f"{name}={self.text(name, '')!r} names a device twice")
         return parts
+
+    def peaks(self, name: str) -> Peak | None:
+        raw = self.text(name, "")
+        if not raw:
+            return None
+        given = [part.partition("=") for part in raw.replace(" ", "").split(",")]
+        try:
+            rates = {key: float(value) for key, _, value in given}
+        except ValueError:
+            rates = {}
+        fit = all(0.0 < rate <= _FASTEST for rate in rates.values())
+        if not fit or sorted(key for key, _, _ in given) != sorted(FIELDS) or not rates:
+            raise SettingsError(
+                f"{name}={raw!r} is not allowed; use tf32=...,half=...,bandwidth=..., each once and above 0:"
+                " dense TFLOP/s and GB/s, such as tf32=494.7,half=989.4,bandwidth=3352"
+            )
+        return Peak(**rates)
 
     def path(self, name: str, must_be: Literal["folder"] | None = None) -> Path | None:
         raw = self.text(name, "")

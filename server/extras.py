@@ -26,6 +26,8 @@ class Extras:
 
     The absolute tolerance is the configured one (or `atol`), and never more than `relative_atol` times the largest
     expected magnitude. `finite` refuses NaN and infinities. `invariant` describes what outputs must satisfy.
+    `reads` and `writes` are shares of each input's and of all outputs' bytes that any correct program must move,
+    see `floors`.
     """
 
     inputs: Mapping[str, str] = field(default_factory=dict)
@@ -34,6 +36,8 @@ class Extras:
     relative_atol: float | None = None
     finite: bool = False
     invariant: str = ""
+    reads: tuple[float, ...] | None = None
+    writes: float | None = None
 
 
 _ACTIVATION = Extras(
@@ -69,12 +73,19 @@ _KINDS: dict[str, type | tuple[type, ...]] = {
     "relative_atol": (int, float),
     "finite": bool,
     "invariant": str,
+    "reads": (list, tuple),
+    "writes": (int, float),
 }
 
 
 def extras_of(task_id: str, source: str) -> Extras:
     """A task's own declaration, else what its id is known for, else nothing. Raises `ExtrasError`."""
-    return declared(ast.parse(source)) or _KNOWN.get(task_id, Extras())
+    return declared(ast.parse(source)) or built_in(task_id)
+
+
+def built_in(task_id: str) -> Extras:
+    """What an id is known for."""
+    return _KNOWN.get(task_id, Extras())
 
 
 def declared(tree: ast.Module) -> Extras | None:
@@ -95,10 +106,20 @@ def _read(node: ast.expr, tree: ast.Module) -> Extras:
     for key, item in value.items():
         if not isinstance(item, _KINDS[key]) or (isinstance(item, (int, float)) and item < 0):
             raise ExtrasError(f"{NAME}[{key!r}] has a value that is not allowed: {str(item)[:60]}")
+    _require_shares(value)
     functions = {item.name for item in tree.body if isinstance(item, ast.FunctionDef)}
     _require(value, "inputs", "get_extra_inputs", functions)
     _require(value, "invariant", "check_outputs", functions)
     return Extras(**value)
+
+
+def _require_shares(value: dict[str, Any]) -> None:
+    """Makes `reads` a tuple."""
+    if "reads" in value:
+        value["reads"] = tuple(value["reads"])
+    for share in (*value.get("reads", ()), value.get("writes", 0.0)):
+        if not isinstance(share, (int, float)) or not 0.0 <= share <= 1.0:
+            raise ExtrasError(f"{NAME}: reads and writes are shares from 0 to 1, not {str(share)[:60]}")
 
 
 def _require(value: dict[str, Any], key: str, function: str, functions: set[str]) -> None:

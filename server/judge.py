@@ -22,7 +22,7 @@ from typing import Any
 
 import torch
 
-from . import hardware, peaks, roofline, sandbox
+from . import floors, hardware, peaks, roofline, sandbox
 from .frames import CANDIDATE_CAP, TRUSTED_CAP, FrameError, Peer
 from .layout import LayoutError
 from .link import CandidateLink, Ended
@@ -50,6 +50,8 @@ class Evaluation:
         self._report = report
         self._mailbox: Mailbox | None = None
         self._roofline: Roofline | None = None
+        self._peaks: peaks.Peak | None = None
+        self._moved: floors.Traffic | None = None
         self.durations: dict[str, float] = {}
         self.peak_bytes: int | None = None
         self.seeds = [secrets.randbits(62) for _ in range(request["trials"] + 1)]
@@ -86,20 +88,18 @@ class Evaluation:
             self._link.enter("timing", self._request["timing_timeout_s"])
             contest = Contest(self._link, reference, mailbox, verifier)
             timing: Timing = contest.run(self._request["timing_budget_s"])
-        return self._doubt(timing, mailbox) or Passed(timing=timing, roofline=self._roofline)
+        return self._doubt(timing) or Passed(timing=timing, roofline=self._roofline)
 
-    def _doubt(self, timing: Timing, mailbox: Mailbox) -> Outcome | None:
+    def _doubt(self, timing: Timing) -> Outcome | None:
         """Is the measured time below what any correct program must take on this device?"""
-        known = peaks.peak(hardware.name(self._device))
-        if known is None:
+        known, moved = self._peaks, self._moved
+        if known is None or moved is None or self._device.type != "cuda":
             return None
-        floor = roofline.floor_ms(mailbox.output_bytes, hardware.cache_bytes(self._device), known)
+        cache = hardware.cache_bytes(self._device)
+        floor = roofline.floor_ms(moved, cache, known)
         if timing.runtime_ms >= self._request["roofline_reject"] * floor:
             return None
-        message = (
-            f"{timing.runtime_ms:.4g} ms were measured, but writing the outputs alone takes {floor:.4g} ms at this"
-            " device's full memory bandwidth: every call must write all of its outputs"
-        )
+        message = roofline.doubt(timing.runtime_ms, floor, moved, cache, known)
         return ImpossibleTiming(message=message, runtime_ms=timing.runtime_ms, floor_ms=floor)
 
     def _prepare(self) -> tuple[Reference, Mailbox]:
@@ -110,8 +110,11 @@ class Evaluation:
             raise TaskFault(f"the task's inputs take {needed} bytes, this device has {total}")
         inputs = reference.inputs(secrets.randbits(62))
         outputs, flops, size = roofline.measure(reference, inputs)
-        half = roofline.computes_in_half(inputs)
-        self._roofline = roofline.roofline(flops, size, half, hardware.name(self._device))
+        tolerance = max(self._request["atol"], self._request["rtol"])
+        self._moved = roofline.needed(task["id"], reference, inputs, outputs, tolerance)
+        self._peaks = peaks.known(hardware.name(self._device), self._request["peaks"])
+        if self._peaks is not None:
+            self._roofline = roofline.bound(flops, size, roofline.computes_in_half(inputs), self._peaks)
         self._mailbox = Mailbox(reference, inputs, outputs)
         return reference, self._mailbox
 

@@ -22,6 +22,7 @@ from .config import Settings
 from .folders import remove
 from .frames import FrameError
 from .outcome import Device, Evaluation, EvaluationRequest, Infrastructure
+from .peaks import supply
 
 START_TRIES = 3
 START_S = 150.0
@@ -227,6 +228,7 @@ class _Seat:
             "roofline_reject",
         ]
         values = {name: getattr(self.settings, name) for name in names}
+        values["peaks"] = supply(self.settings.peaks)
         return {"device": self.kind, "index": self.index, **values}
 
     def health(self) -> dict[str, Any]:

@@ -184,6 +184,7 @@ class Worker:
             "timing_timeout_s",
             "timing_budget_s",
             "roofline_reject",
+            "peaks",
         ]
         message = {"task": request.task.model_dump(), "language": request.language}
         message |= {key: self._config[key] for key in keys}

@@ -1,4 +1,4 @@
-"""The pure parts of a verdict: comparison, statistics, the judge's bound on claims, the roofline."""
+"""The pure parts of a verdict: comparison, statistics, the judge's bound on claims."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ import pytest
 import torch
 
 from kernel_env.server.compare import compare, same_bytes
-from kernel_env.server.peaks import PEAKS, peak
-from kernel_env.server.roofline import bound, floor_ms
 from kernel_env.server.statistics import Block, estimate, plausible
 
 
@@ -104,49 +102,3 @@ def test_equal_blocks_give_a_point() -> None:
 )
 def test_a_claim_must_fit_the_judges_clock(claimed: float, wall: float, believed: bool) -> None:
     assert plausible(claimed, 4, wall, overhead_ms=2.0, per_call_ms=0.15) is believed
-
-
-@pytest.mark.parametrize(
-    ("device", "name"),
-    [
-        ("NVIDIA H200", "H200"),
-        ("NVIDIA H100 80GB HBM3", "H100"),
-        ("NVIDIA H100 PCIe", "H100 PCIe"),
-        ("NVIDIA A100-SXM4-40GB", "A100-SXM4-40GB"),
-        ("NVIDIA A100 80GB PCIe", "A100 80GB PCIe"),
-        ("NVIDIA L40S", "L40S"),
-        ("NVIDIA L4", "L4"),
-        ("Tesla T4", "T4"),
-        ("NVIDIA GeForce RTX 4090", "RTX 4090"),
-    ],
-)
-def test_devices_are_known_by_their_cuda_names(device: str, name: str) -> None:
-    assert peak(device) is PEAKS[name]
-
-
-@pytest.mark.parametrize(
-    "device",
-    [
-        "AMD EPYC (2 cores)",
-        "NVIDIA L40",
-        "NVIDIA GH200 480GB",
-        "NVIDIA H100 NVL",
-        "NVIDIA H100 80GB HBM3 MIG 1g.10gb",
-    ],
-)
-def test_other_devices_have_no_peaks(device: str) -> None:
-    assert peak(device) is None
-
-
-def test_the_roofline_takes_the_larger_time() -> None:
-    memory = bound(flops=0, size=4_800_000_000, half=False, known=PEAKS["H200"])
-    assert (memory.bound, memory.t_min_ms, memory.arithmetic_intensity) == ("memory", pytest.approx(1.0), 0.0)
-    compute = bound(flops=494_700_000_000, size=1000, half=False, known=PEAKS["H200"])
-    assert (compute.bound, compute.t_min_ms) == ("compute", pytest.approx(1.0))
-    assert bound(989_400_000_000, 1000, half=True, known=PEAKS["H200"]).t_min_ms == pytest.approx(1.0)
-
-
-def test_the_floor_is_what_writing_the_outputs_takes() -> None:
-    h200 = PEAKS["H200"]
-    assert floor_ms(4_800_000_000 + (60 << 20), 60 << 20, h200) == pytest.approx(1.0)
-    assert floor_ms(1 << 20, 60 << 20, h200) == 0.0
