@@ -64,6 +64,16 @@ class Forked:
     strays: int = 0
     _died: asyncio.Event = field(default_factory=asyncio.Event)
 
+    def watch(self) -> None:
+        """Notice the death, once: a dead process's handle stays readable until it is closed."""
+        loop = asyncio.get_running_loop()
+
+        def note() -> None:
+            loop.remove_reader(self.handle)
+            self._died.set()
+
+        loop.add_reader(self.handle, note)
+
     def kill(self) -> None:
         with suppress(ProcessLookupError):
             signal.pidfd_send_signal(self.handle, signal.SIGKILL)
@@ -116,7 +126,7 @@ async def _fork(zygote: Child, spec: dict[str, Any]) -> Forked:
     finally:
         theirs.close()
         os.close(output.write)
-    asyncio.get_running_loop().add_reader(child.handle, child._died.set)
+    child.watch()
     return child
 
 

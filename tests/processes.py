@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from pathlib import Path
 
@@ -47,3 +48,19 @@ def parent(pid: int) -> int:
         return int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1])
     except FileNotFoundError:
         return 0
+
+
+def cpu_s(pid: int) -> float:
+    """Processor time that the process itself has used."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+async def until_running(zygote: int) -> int:
+    """Wait until a candidate (not a build child) has run for a moment; its pid."""
+    for _ in range(300):
+        children = descendants(zygote)
+        await asyncio.sleep(0.2)
+        if children and children == descendants(zygote):
+            return children[0]
+    raise AssertionError("no candidate came up")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import signal
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -15,7 +17,7 @@ from kernel_env.server.folders import remove
 from kernel_env.server.local import LocalPool
 from kernel_env.server.outcome import EvaluationRequest, Outcome, TaskSource
 
-from .processes import find
+from .processes import cpu_s, find, until_running
 from .submissions import RIGHT, TASK, in_forward, vary
 
 asynchronous = pytest.mark.asyncio(loop_scope="module")
@@ -132,6 +134,21 @@ async def test_a_candidate_that_dies_unread_has_crashed(pool: LocalPool) -> None
     outcome = await judge(pool, code, HEAVY)
     assert (outcome.kind, outcome.stage) == ("crashed", "compile"), outcome
     assert time.monotonic() - started < 8.0
+
+
+@asynchronous
+async def test_a_dead_candidate_keeps_nobody_busy(pool: LocalPool) -> None:
+    """It dies while the judge still prepares the task and can't notice."""
+    slow = TASK.replace("def get_inputs():", "def get_inputs():\n    import time; time.sleep(2.0)")
+    (worker,) = find("server.worker")
+    (zygote,) = find("server.zygote", leaf=False)
+    step = asyncio.create_task(judge(pool, RIGHT, slow))
+    os.kill(await until_running(zygote), signal.SIGKILL)
+    before = cpu_s(worker)
+    await asyncio.sleep(1.5)
+    assert cpu_s(worker) - before < 0.5
+    step.cancel()
+    await asyncio.gather(step, return_exceptions=True)
 
 
 def test_a_closed_folder_is_removed(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from kernel_env.server.config import Settings
 from kernel_env.server.local import LocalPool
 from kernel_env.server.outcome import EvaluationRequest, TaskSource
 
-from .processes import alive, descendants, find
+from .processes import alive, find, until_running
 from .submissions import RIGHT, TASK, in_forward
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -36,16 +36,6 @@ async def pool() -> AsyncIterator[LocalPool]:
 def request(code: str, budget_s: float = 200.0) -> EvaluationRequest:
     task = TaskSource(id="user/softmax", source=TASK, hash="0")
     return EvaluationRequest(id=os.urandom(8).hex(), task=task, language="triton", code=code, budget_s=budget_s)
-
-
-async def until_running(zygote: int) -> int:
-    """Wait until a candidate (not a build child) has run for a moment; its pid."""
-    for _ in range(300):
-        children = descendants(zygote)
-        await asyncio.sleep(0.2)
-        if children and children == descendants(zygote):
-            return children[0]
-    raise AssertionError("no candidate came up")
 
 
 async def test_cancelling_ends_the_candidate_and_frees_the_device(pool: LocalPool) -> None:
