@@ -33,6 +33,7 @@ _CLOCKS = {
     "judge": "the judge's own clock, which overruled the times that the device reported",
     "mock": "mock: these times are fake",
 }
+_NO_ROOFLINE = "No roofline: the server does not know this device's peak rates (KERNEL_ENV_PEAKS gives them)."
 _SIGNALS = {
     "SIGSEGV": "a read or write outside the memory that it owns: check indices, masks and pointers",
     "SIGBUS": "a read or write outside a mapping: check indices and sizes",
@@ -139,6 +140,8 @@ def _passed(outcome: Passed) -> str:
         lines += _times(timing)
         if outcome.roofline is not None:
             lines.append(_roofline(outcome.roofline.t_min_ms, outcome.roofline.bound, timing.runtime_ms))
+        else:
+            lines.append(_NO_ROOFLINE)
     if outcome.note:
         lines.append(_capped(outcome.note))
     return "\n".join(lines)

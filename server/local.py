@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import json
+import logging
 import os
 import re
 import tempfile
@@ -22,7 +23,7 @@ from .config import Settings
 from .folders import remove
 from .frames import FrameError
 from .outcome import Device, Evaluation, EvaluationRequest, Infrastructure
-from .peaks import supply
+from .peaks import known, supply, unknown
 
 START_TRIES = 3
 START_S = 150.0
@@ -30,6 +31,8 @@ PAUSE_S = 1.0
 FOLDER_PREFIX = "kernel-env-"
 
 DeviceKind = Literal["cuda", "cpu"]
+
+_logger = logging.getLogger(__name__)
 
 
 class LocalPool:
@@ -152,6 +155,7 @@ class _Seat:
                 raise StartFailed(str(worker.hello["failed"]))
             self._worker, self.device = worker, Device.model_validate(worker.hello["device"])
             self._become("ready", "")
+            self._warn(self.device.name)
             while True:
                 self._settle(await worker.stream.receive())
         except FrameError:
@@ -230,6 +234,10 @@ class _Seat:
         values = {name: getattr(self.settings, name) for name in names}
         values["peaks"] = supply(self.settings.peaks)
         return {"device": self.kind, "index": self.index, **values}
+
+    def _warn(self, name: str) -> None:
+        if self.settings.reward == "roofline" and known(name, supply(self.settings.peaks)) is None:
+            _logger.warning("%s; every correct submission gets the reward 0.3", unknown(name))
 
     def health(self) -> dict[str, Any]:
         return {

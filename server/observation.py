@@ -7,6 +7,7 @@ from typing import Any
 
 from kernel_env import __version__
 
+from . import peaks
 from .outcome import Device, Evaluation, Outcome, Passed, Rejected
 
 
@@ -50,6 +51,8 @@ def facts(evaluation: Evaluation) -> dict[str, Any]:
         found["rule"] = outcome.rule
     if isinstance(outcome, Passed) and outcome.timing is not None:
         found |= {"clock": outcome.timing.clock, "samples": outcome.timing.samples}
+        if outcome.roofline is None:
+            found["roofline"] = peaks.unknown(evaluation.device.name)
     return found
 
 

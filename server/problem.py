@@ -12,6 +12,7 @@ from functools import cache
 from pathlib import Path
 from string import Template
 
+from . import peaks
 from .config import Settings
 from .extras import disclosure, extras_of
 from .outcome import Device
@@ -40,7 +41,7 @@ def problem_text(task: Task, language: str, settings: Settings, device: Device |
             _device(device),
             _correctness(task, settings, device),
             _timing(language, device),
-            _reward(settings),
+            _reward(settings, device),
             _limits(settings),
         )
     )
@@ -145,7 +146,7 @@ def _timing_on_cpu(language: str) -> str:
     )
 
 
-def _reward(settings: Settings) -> str:
+def _reward(settings: Settings, device: Device | None) -> str:
     if settings.reward == "roofline":
         formula = (
             "0.3 + 2.7 * min(t_min / t_new, 1), where t_new is your time and t_min the least time in which"
@@ -158,8 +159,16 @@ def _reward(settings: Settings) -> str:
         )
     return (
         f"- Reward: 0 unless every trial is right; else {formula}. A correct submission that is not timed"
-        " gets 0.3."
+        f" gets 0.3.{_without_peaks(settings, device)}"
     )
+
+
+def _without_peaks(settings: Settings, device: Device | None) -> str:
+    if settings.reward == "speedup" or device is None or device.kind == "mock":
+        return ""
+    if peaks.known(device.name, peaks.supply(settings.peaks)) is not None:
+        return ""
+    return " The peak rates of this device are not known, so that here every correct submission gets 0.3."
 
 
 def _limits(settings: Settings) -> str:

@@ -1,7 +1,8 @@
 """From an outcome to a reward: pure functions, always finite, never a guess.
 
 A correct submission that could not be timed gets the base, `0.3`: neither praise nor blame for a speed that
-nobody measured. A measured time at the edge of its range goes to the clamp of that side. NaN and negative
+nobody measured. So does any under `roofline` on a device whose peaks are not known: problem text, feedback and log
+say so. A measured time at the edge of its range goes to the clamp of that side. NaN and negative
 values are no measurement at all but a fault of the caller, and raise ValueError.
 """
 

@@ -60,8 +60,8 @@ def doubt(runtime_ms: float, floor: float, moved: Traffic, cache_bytes: int, kno
     return (
         f"{runtime_ms:.4g} ms were measured, in two processes, but no correct program takes less than"
         f" {floor:.4g} ms here: it reads {moved.read / 1e6:.4g} MB of inputs and writes"
-        f" {moved.written / 1e6:.4g} MB of outputs ({moved.note}), the memory moves {known.bandwidth:g} GB/s, and the L2 cache holds"
-        f" {cache_bytes / 1e6:.3g} MB. Every call must compute all of its outputs from its inputs."
+        f" {moved.written / 1e6:.4g} MB of outputs ({moved.note}), the memory moves {known.bandwidth:g} GB/s, and"
+        f" the L2 cache holds {cache_bytes / 1e6:.3g} MB. Every call must compute all outputs from its inputs."
     )
 
 

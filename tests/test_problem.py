@@ -15,6 +15,7 @@ from kernel_env.extract import extract_code
 from kernel_env.server.checks import check
 from kernel_env.server.config import Settings
 from kernel_env.server.outcome import Device
+from kernel_env.server.peaks import Peak
 from kernel_env.server.problem import LANGUAGES, LanguageError, problem_text
 from kernel_env.server.tasks import TaskSet
 
@@ -64,6 +65,19 @@ def test_the_reward_is_the_one_of_the_settings() -> None:
     roofline = problem_text(TASK, "triton", replace(SETTINGS, reward="roofline"), GPU)
     assert "0.3 + 2.7 * min(t_min / t_new, 1)" in roofline
     assert "log2" not in roofline
+    assert "peak rates of this device are not known" in roofline
+
+
+def test_known_peaks_need_no_words() -> None:
+    settings = replace(SETTINGS, reward="roofline")
+    known = GPU.model_copy(update={"name": "NVIDIA H200"})
+    for text in (
+        problem_text(TASK, "triton", settings, known),
+        problem_text(TASK, "triton", replace(settings, peaks=Peak(1.0, 2.0, 3.0)), GPU),
+        problem_text(TASK, "triton", settings, None),
+        problem_text(TASK, "triton", SETTINGS, GPU),
+    ):
+        assert "not known, so" not in text
 
 
 def test_a_reference_with_fences_and_dollars_stays_whole() -> None:

@@ -10,10 +10,13 @@ from pathlib import Path
 import pytest
 import torch
 
+from kernel_env.cli.machine import peaks
 from kernel_env.server.config import Settings, SettingsError
 from kernel_env.server.extras import Extras, ExtrasError, built_in, extras_of
 from kernel_env.server.floor_table import RULES
 from kernel_env.server.floors import FloorError, Size, Traffic, form, traffic
+from kernel_env.server.observation import facts, numbers
+from kernel_env.server.outcome import Device, Evaluation, Passed, Timing
 from kernel_env.server.peaks import PEAKS, Peak, known, peak, supply
 from kernel_env.server.reference import Reference, TaskFault
 from kernel_env.server.roofline import bound, doubt, floor_ms, measure, needed
@@ -106,6 +109,32 @@ def test_peaks_of_another_form_are_refused(value: str) -> None:
         Settings.from_env({SETTING: value})
     for part in (SETTING, value, "tf32=...,half=...,bandwidth=..."):
         assert part in str(refused.value)
+
+
+def test_the_roofline_is_reported_or_said_to_be_missing() -> None:
+    timing = Timing(runtime_ms=2.0, ref_runtime_ms=4.0, speedup=2.0, low=1.9, high=2.1, samples=9, clock="events")
+    passed = Passed(timing=timing, roofline=bound(0, 4_800_000_000, False, H200))
+    found = numbers(passed)
+    assert (found["bound"], found["arithmetic_intensity"], found["t_min_ms"]) == (
+        "memory",
+        0.0,
+        pytest.approx(1.0),
+    )
+    assert (found["roofline_frac"], found["ref_roofline_frac"]) == (pytest.approx(0.5), pytest.approx(0.25))
+    device = Device(kind="cuda", name="NVIDIA GH200 480GB")
+    assert "roofline" not in facts(Evaluation(outcome=passed, device=device))
+    without = Evaluation(outcome=Passed(timing=timing), device=device)
+    assert "t_min_ms" not in numbers(without.outcome)
+    for part in ("NVIDIA GH200 480GB", "not known", SETTING):
+        assert part in facts(without)["roofline"]
+
+
+def test_doctor_tells_the_peaks() -> None:
+    assert "4800 GB/s (datasheet)" in peaks("peaks 0", "NVIDIA H200", None).value
+    assert f"3 GB/s ({SETTING})" in peaks("peaks 0", "NVIDIA H200", Peak(1.0, 2.0, 3.0)).value
+    missing = peaks("peaks 0", "NVIDIA GH200 480GB", None)
+    assert missing.state == "note"
+    assert SETTING in missing.advice
 
 
 def test_the_roofline_takes_the_larger_time() -> None:

@@ -22,7 +22,7 @@ def doctor(
     """Say which device, versions and task sources there are. Status 1 if no submission can be evaluated."""
     settings = settings_from({})
     with progress("Asking torch, compilers and the kernel"):
-        facts = [*machine.packages(), *machine.device(), *machine.compilers(), *machine.sandbox()]
+        facts = [*machine.packages(), *machine.device(settings.peaks), *machine.compilers(), *machine.sandbox()]
     facts.append(machine.Fact("evaluator", settings.evaluator))
     facts += _tasks()
     if as_json:

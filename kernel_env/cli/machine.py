@@ -13,7 +13,10 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from importlib import metadata
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from kernel_env.server.peaks import Peak
 
 PROBE_S = 120.0
 VERSION_S = 10.0
@@ -71,8 +74,8 @@ def _tool(name: str, pattern: str, advice: str) -> Fact:
     return Fact(name, f"{match[1] if match else 'version unknown'} ({path})")
 
 
-def device() -> list[Fact]:
-    """The devices that torch sees, asked in a process of its own."""
+def device(supplied: Peak | None) -> list[Fact]:
+    """The devices that torch sees, asked in a process of its own, and their peak rates, unless `supplied`."""
     try:
         probe = subprocess.run(
             [sys.executable, "-m", "kernel_env.cli.probe"], capture_output=True, text=True, timeout=PROBE_S
@@ -87,13 +90,25 @@ def device() -> list[Fact]:
     if not found["devices"]:
         advice = "triton runs in its interpreter and is not timed; cpp is timed by wall clock"
         return [Fact("device", f"CPU, {os.cpu_count()} cores ({build}, no CUDA device)", "note", advice)]
-    return [
-        Fact(
-            f"device {index}",
-            f"{gpu['name']}, capability {gpu['capability']}, {gpu['memory_bytes'] / 2**30:.0f} GiB ({build})",
-        )
-        for index, gpu in enumerate(found["devices"])
-    ]
+    facts = []
+    for index, gpu in enumerate(found["devices"]):
+        size = f"{gpu['memory_bytes'] / 2**30:.0f} GiB"
+        facts.append(Fact(f"device {index}", f"{gpu['name']}, capability {gpu['capability']}, {size} ({build})"))
+        facts.append(peaks(f"peaks {index}", gpu["name"], supplied))
+    return facts
+
+
+def peaks(label: str, device_name: str, supplied: Peak | None) -> Fact:
+    """The rates that the roofline of a device is worked out from."""
+    from kernel_env.server.peaks import peak
+
+    found = supplied or peak(device_name)
+    if found is None:
+        advice = "KERNEL_ENV_PEAKS=tf32=...,half=...,bandwidth=... (TFLOP/s, GB/s)"
+        return Fact(label, f"not known for {device_name}: no roofline, no floor for times", "note", advice)
+    origin = "KERNEL_ENV_PEAKS" if supplied else "datasheet"
+    rates = f"TF32 {found.tf32:g} TFLOP/s, 16 bits {found.half:g} TFLOP/s, memory {found.bandwidth:g} GB/s"
+    return Fact(label, f"{rates} ({origin})")
 
 
 def sandbox() -> list[Fact]:
