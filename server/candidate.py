@@ -22,11 +22,11 @@ from typing import Any
 
 import torch
 
-from . import trace
+from . import driver, trace
 from .frames import TRUSTED_CAP, FrameError, Peer
 from .guard import DispatchGuard, GuardViolation, forbid_graphs
 from .laps import Stopwatch
-from .layout import Slot, dtype_name, flatten, load, unflatten
+from .layout import DONE_OFFSET, GATE_OFFSET, Slot, dtype_name, flatten, load, unflatten
 from .memory import Region, open_region
 from .preload import CompilerError, triton_errors
 from .sandbox import confine
@@ -147,10 +147,28 @@ class Candidate:
         laps = self._stopwatch.laps(
             lambda index: self._forward(sets[index]),
             lambda index, result: self._deliver(slots[index], result),
-            request["order"],
+            range(len(sets)),
             request["flush"],
+            request["hold"],
         )
-        return {"laps": laps}
+        return {"laps": laps.device, "host": laps.host}
+
+    def on_queue(self, request: dict[str, Any], fds: list[int]) -> dict[str, Any]:
+        """Queue calls on the device behind the judge's gate; nothing is waited for (see `gate`)."""
+        stream, region = torch.cuda.current_stream(self._device), self._mapped()
+        driver.wait_for(stream, region.typed(GATE_OFFSET, 1, torch.int32), request["value"])
+        for entry in request["sets"]:
+            self._deliver(entry["outputs"], self._forward(self._inputs(entry["inputs"])))
+        everything = torch.cuda.Event()
+        everything.record()
+        driver.record(everything, self._device)
+        stream.wait_event(everything)
+        driver.write(stream, region.typed(DONE_OFFSET, 1, torch.int32), request["value"])
+        return {}
+
+    def on_drain(self, request: dict[str, Any], fds: list[int]) -> dict[str, Any]:
+        self._synchronize()
+        return {}
 
     def _forward(self, inputs: list[Any]) -> Any:
         with torch.no_grad(), self._watch:

@@ -23,6 +23,7 @@ from typing import Any
 import torch
 
 from . import floors, hardware, peaks, roofline, sandbox
+from .blocks import Blocks
 from .frames import CANDIDATE_CAP, TRUSTED_CAP, FrameError, Peer
 from .layout import LayoutError
 from .link import CandidateLink, Ended
@@ -86,7 +87,7 @@ class Evaluation:
             return Passed(note=INTERPRETED)
         with self._stage("timing"):
             self._link.enter("timing", self._request["timing_timeout_s"])
-            contest = Contest(self._link, reference, mailbox, verifier)
+            contest = Contest(Blocks(self._link, reference, mailbox, verifier))
             timing: Timing = contest.run(self._request["timing_budget_s"])
         return self._doubt(timing) or Passed(timing=timing, roofline=self._roofline)
 
@@ -169,7 +170,7 @@ def serve(worker: Peer, device: torch.device) -> None:
             return
         link, handle = fds
         peer = Peer(socket.socket(fileno=link), CANDIDATE_CAP, watch=[handle], trusted=False)
-        evaluation = Evaluation(request, CandidateLink(peer), device, worker)
+        evaluation = Evaluation(request, CandidateLink(peer, handle), device, worker)
         try:
             outcome = evaluation.run()
         finally:

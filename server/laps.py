@@ -1,21 +1,34 @@
 """Timed calls: the one loop in which both the reference (in the judge) and the candidate are measured.
 
-CUDA: events round each call on the current stream, after a flush that evicts the L2 cache and hides the
-host's time to launch; the whole block is synchronized once. CPU: the monotonic clock round each call. The
-outputs of every timed call are kept, so that the judge can verify what it timed. What a candidate's process
-reports from here is a claim, which the judge bounds with its own clock.
+CUDA: events round each call, the end event over all streams of the context; before the start event the device
+is held busy for `hold` cycles and a flush reads and writes more than the L2 cache holds. So the caches are cold
+and the host's time to launch, up to that of hold and flush, is not counted. CPU: the monotonic clock round each
+call. The outputs of every timed call are kept, so that the judge can verify what it timed. What a candidate's
+process reports from here is a claim, which the judge bounds with its own clock.
 """
 
 from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
+from . import driver
+
 FLUSH_BYTES = 256 << 20
+
+
+@dataclass(frozen=True)
+class Laps:
+    """For each call, in ms: its time on the device (on a CPU, at all), and the host's time to launch it."""
+
+    device: list[float]
+    host: list[float]
 
 
 class Stopwatch:
@@ -30,33 +43,28 @@ class Stopwatch:
         call: Callable[[int], Any],
         keep: Callable[[int, Any], None],
         order: Sequence[int],
-        flush: bool,
-    ) -> list[float]:
-        """Call `call(i)` for each i in `order`, handing its result to `keep(i, result)`; ms for each.
+        flush: bool = False,
+        hold: int = 0,
+    ) -> Laps:
+        """Call `call(i)` for each i in `order`, handing its result to `keep(i, result)`.
 
-        One more call goes before, untimed: it finds memory, code and the host's caches as the others leave them.
+        `hold` is in cycles of the multiprocessors' clock.
         """
-        collecting = gc.isenabled()
-        gc.disable()
-        try:
-            call(order[0])
+        with _collected_later():
             if self._device.type == "cuda":
-                return self._device_laps(call, keep, order, flush)
+                return self._device_laps(call, keep, order, flush, hold)
             return self._host_laps(call, keep, order)
-        finally:
-            if collecting:
-                gc.enable()
 
     def _host_laps(
         self, call: Callable[[int], Any], keep: Callable[[int, Any], None], order: Sequence[int]
-    ) -> list[float]:
+    ) -> Laps:
         laps = []
         for index in order:
             start = time.perf_counter_ns()
             result = call(index)
             laps.append((time.perf_counter_ns() - start) / 1e6)
             keep(index, result)
-        return laps
+        return Laps(laps, list(laps))
 
     def _device_laps(
         self,
@@ -64,27 +72,62 @@ class Stopwatch:
         keep: Callable[[int, Any], None],
         order: Sequence[int],
         flush: bool,
-    ) -> list[float]:
+        hold: int,
+    ) -> Laps:
         buffer = self._flush_buffer() if flush else None
         pairs = [(_event(), _event()) for _ in order]
+        host = []
         torch.cuda.synchronize(self._device)
         for index, (start, end) in zip(order, pairs, strict=True):
+            if hold:
+                torch.cuda._sleep(hold)
             if buffer is not None:
-                buffer.zero_()
+                buffer.add_(1)
             start.record()
+            begun = time.perf_counter_ns()
             result = call(index)
-            end.record()
+            host.append((time.perf_counter_ns() - begun) / 1e6)
+            driver.record(end, self._device)
             keep(index, result)
             del result
         torch.cuda.synchronize(self._device)
-        return [start.elapsed_time(end) for start, end in pairs]
+        return Laps([start.elapsed_time(end) for start, end in pairs], host)
 
     def _flush_buffer(self) -> torch.Tensor:
         if self._flush is None:
             cache = torch.cuda.get_device_properties(self._device).L2_cache_size
-            self._flush = torch.empty(max(FLUSH_BYTES, 2 * cache), dtype=torch.uint8, device=self._device)
+            count = max(FLUSH_BYTES, 2 * cache) // 4
+            self._flush = torch.zeros(count, dtype=torch.int32, device=self._device)
         return self._flush
 
 
 def _event() -> torch.cuda.Event:
-    return torch.cuda.Event(enable_timing=True)
+    """An event that exists: torch makes one at its first record, which costs the host time."""
+    event = torch.cuda.Event(enable_timing=True)
+    event.record()
+    return event
+
+
+def cycles_per_ms(device: torch.device) -> float:
+    """How long the device's hold of one cycle is, measured."""
+    cycles = 1_000_000
+    start, end = _event(), _event()
+    for _ in range(2):
+        torch.cuda.synchronize(device)
+        start.record()
+        torch.cuda._sleep(cycles)
+        end.record()
+    torch.cuda.synchronize(device)
+    elapsed: float = start.elapsed_time(end)
+    return cycles / elapsed
+
+
+@contextmanager
+def _collected_later() -> Iterator[None]:
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()

@@ -1,5 +1,7 @@
 """The judge's end of the link to a candidate: one request, one reply, a deadline for each stage.
 
+A candidate runs only while it owes a reply; the rest of the time its process is stopped, so that it can neither
+work ahead nor disturb what the judge measures. Only the time it was waited for counts towards a deadline.
 Whatever ends an evaluation early is raised as `Ended` with its outcome: the candidate died, passed its
 deadline, or reported an error of a known kind. Replies are capped JSON; unknown kinds and malformed replies
 count as a crash of the candidate, never as a fault of ours.
@@ -7,8 +9,10 @@ count as a crash of the candidate, never as a fault of ours.
 
 from __future__ import annotations
 
+import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any, Literal
 
 from .frames import FrameError, FrameTimeout, Peer
@@ -38,13 +42,14 @@ class Ended(Exception):
 
 
 class CandidateLink:
-    """Talks to one candidate. `enter` starts a stage and its deadline."""
+    """Talks to one candidate, whose process is `handle` (a pidfd). `enter` starts a stage and its deadline."""
 
-    def __init__(self, peer: Peer) -> None:
+    def __init__(self, peer: Peer, handle: int) -> None:
         self._peer = peer
+        self._handle = handle
         self._stage: Where = "compile"
-        self._started = time.monotonic()
         self._limit_s = HELLO_S
+        self._spent_s = 0.0
         self.trial: int | None = None
 
     def greet(self) -> None:
@@ -54,27 +59,71 @@ class CandidateLink:
         except (FrameError, FrameTimeout) as error:
             message = f"the candidate's process could not be set up: {error}"
             raise Ended(Infrastructure(message=message)) from None
+        self._signal(signal.SIGSTOP)
 
     def enter(self, stage: Where, limit_s: float) -> None:
-        self._stage, self._limit_s, self._started = stage, limit_s, time.monotonic()
+        self._stage, self._limit_s, self._spent_s = stage, limit_s, 0.0
 
     @property
     def left_s(self) -> float:
-        return self._limit_s - (time.monotonic() - self._started)
+        return max(self._limit_s - self._spent_s, 0.0)
 
     def call(self, op: str, fds: Sequence[int] = (), **fields: Any) -> dict[str, Any]:
         """Send a request and return the reply; raises `Ended`."""
+        self._send(op, fds, fields)
+        return self.finish()
+
+    def start(self, op: str, wait_s: float, **fields: Any) -> bool:
+        """Send a request and wait for its reply a while; is it there? If not, `finish` is to be called."""
+        self._send(op, (), fields)
         try:
-            self._peer.send({"op": op, **fields}, fds, max(self.left_s, 0.0))
-            reply = self._peer.receive(max(self.left_s, 0.0))
+            self._check(self._receive(min(wait_s, self.left_s)))
         except FrameTimeout:
-            outcome = TimedOut(stage=self._stage, seconds=self._limit_s)
-            raise Ended(outcome) from None
-        except FrameError:
-            raise Ended(Crashed(stage=self._stage)) from None
+            return False
+        return True
+
+    def finish(self) -> dict[str, Any]:
+        """The reply to a request that was started."""
+        try:
+            return self._check(self._receive(self.left_s))
+        except FrameTimeout:
+            raise Ended(TimedOut(stage=self._stage, seconds=self._limit_s)) from None
+
+    def _send(self, op: str, fds: Sequence[int], fields: dict[str, Any]) -> None:
+        self._signal(signal.SIGCONT)
+        with self._waiting():
+            try:
+                self._peer.send({"op": op, **fields}, fds, self.left_s)
+            except FrameTimeout:
+                raise Ended(TimedOut(stage=self._stage, seconds=self._limit_s)) from None
+            except FrameError:
+                raise Ended(Crashed(stage=self._stage)) from None
+
+    def _receive(self, wait_s: float) -> dict[str, Any]:
+        with self._waiting():
+            try:
+                reply = self._peer.receive(wait_s)
+            except FrameError:
+                raise Ended(Crashed(stage=self._stage)) from None
+        self._signal(signal.SIGSTOP)
+        return reply
+
+    def _check(self, reply: dict[str, Any]) -> dict[str, Any]:
         if "error" in reply:
             raise Ended(self._failure(str(reply["error"]), clip(str(reply.get("message", "")))))
         return reply
+
+    @contextmanager
+    def _waiting(self) -> Iterator[None]:
+        started = time.monotonic()
+        try:
+            yield
+        finally:
+            self._spent_s += time.monotonic() - started
+
+    def _signal(self, number: signal.Signals) -> None:
+        with suppress(ProcessLookupError):  # the link tells
+            signal.pidfd_send_signal(self._handle, number)
 
     def _failure(self, kind: str, message: str) -> Outcome:
         match kind:

@@ -12,7 +12,7 @@ import torch
 
 from . import memory
 from .compare import same_bytes
-from .layout import Slot, flatten, load, place, raw, store
+from .layout import CONTROL_BYTES, DONE_OFFSET, GATE_OFFSET, Slot, flatten, load, place, raw, store
 from .reference import Reference, TaskFault, describe
 
 SETS = 16
@@ -45,7 +45,7 @@ class Mailbox:
         if not expected:
             raise TaskFault("the reference returns no tensor")
         state = reference.state()
-        slots, start = place(list(state.values()))
+        slots, start = place(list(state.values()), CONTROL_BYTES)
         self.state = dict(zip(state, slots, strict=True))
         probe = InputSet(start, self._skeleton, sample, out_skeleton, expected)
         self.sets = [probe]
@@ -53,6 +53,18 @@ class Mailbox:
             self.sets.append(InputSet(self.sets[-1].end, self._skeleton, sample, out_skeleton, expected))
         self.region = memory.create(self.sets[-1].end, reference.device)
         store(list(state.values()), slots, self.region)
+        self.gate.zero_()
+        self.done.zero_()
+
+    @property
+    def gate(self) -> torch.Tensor:
+        """The word that lets queued calls begin (see `gate`)."""
+        return self.region.typed(GATE_OFFSET, 1, torch.int32)
+
+    @property
+    def done(self) -> torch.Tensor:
+        """The word that says that they are done."""
+        return self.region.typed(DONE_OFFSET, 1, torch.int32)
 
     @property
     def output_bytes(self) -> int:
@@ -60,13 +72,20 @@ class Mailbox:
         return sum(slot.span * slot.torch_dtype.itemsize for slot in self.sets[0].output_slots)
 
     def fill(self, entry: InputSet, seed: int, family: str | None = None) -> None:
-        """Draw fresh inputs for a set, keep them, share a copy, and poison its output slots."""
+        """Draw fresh inputs for a set, share a copy of them, and poison its output slots."""
+        self.draw(entry, seed, family)
+        self.share(entry)
+        self.poison(entry)
+
+    def draw(self, entry: InputSet, seed: int, family: str | None = None) -> None:
+        """Fresh inputs for a set, as yet the judge's own."""
         entry.private = self._reference.inputs(seed, family)
         skeleton, tensors = flatten(entry.private)
         if skeleton != self._skeleton or place(tensors, 0)[0] != _rebased(entry.input_slots):
             raise TaskFault("get_inputs() gives other shapes from one call to the next")
-        store(tensors, entry.input_slots, self.region)
-        self.poison(entry)
+
+    def share(self, entry: InputSet) -> None:
+        store(flatten(entry.private)[1], entry.input_slots, self.region)
 
     def poison(self, entry: InputSet) -> None:
         for slot in entry.output_slots:
@@ -77,6 +96,12 @@ class Mailbox:
     def answers(self, entry: InputSet) -> list[torch.Tensor]:
         """The output slots' present contents, as tensors over the shared memory."""
         return load(entry.output_slots, self.region)
+
+    def digest(self, entry: InputSet) -> torch.Tensor:
+        """A number that changes with the slots' contents; on the device, not waited for."""
+        words = [(slot.offset, -(-slot.span * slot.torch_dtype.itemsize // 8)) for slot in entry.output_slots]
+        sums = [self.region.typed(offset, count, torch.int64).sum() for offset, count in words]
+        return torch.stack(sums).sum()
 
     def mutated(self, entry: InputSet) -> bool:
         """Do the shared inputs no longer hold what the judge put there?"""

@@ -8,7 +8,6 @@ exposes a neighbour. Imports torch; used by judge and candidate only.
 
 from __future__ import annotations
 
-import ctypes
 import fcntl
 import mmap
 import os
@@ -16,6 +15,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+
+from . import driver
 
 ALIGNMENT = 256
 _GRANULE = 2 << 20
@@ -51,7 +52,7 @@ class Region:
             os.close(fd)
         self.fds = ()
         if self.pointer:
-            _check(_cuda().cuMemFree_v2(ctypes.c_uint64(self.pointer)), "cuMemFree")
+            driver.free(self.pointer)
             self.pointer = 0
 
 
@@ -65,11 +66,11 @@ def open_region(handle: dict[str, Any], fds: list[int], device: torch.device) ->
     """The candidate's side: map what the judge created."""
     size = int(handle["size"])
     if device.type == "cuda":
-        raw = _IpcHandle.from_buffer_copy(bytes.fromhex(handle["ipc"]))
-        pointer = ctypes.c_uint64()
-        lazy = ctypes.c_uint(1)  # CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS, the only flag there is
-        _check(_cuda().cuIpcOpenMemHandle_v2(ctypes.byref(pointer), raw, lazy), "cuIpcOpenMemHandle")
-        return Region(_wrap(pointer.value, size, device), handle, ())
+        try:
+            pointer = driver.import_(bytes.fromhex(handle["ipc"]))
+        except driver.DriverError as error:
+            raise MemoryFault(str(error)) from error
+        return Region(_wrap(pointer, size, device), handle, ())
     fd = fds.pop(0)
     pages = mmap.mmap(fd, size)
     os.close(fd)
@@ -91,22 +92,22 @@ def _create_host(size: int) -> Region:
 def _create_device(size: int, device: torch.device) -> Region:
     size = -(-size // _GRANULE) * _GRANULE
     torch.cuda.synchronize(device)
-    pointer = ctypes.c_uint64()
-    code = _cuda().cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(size))
-    if code == 2:
-        torch.cuda.empty_cache()
-        code = _cuda().cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(size))
-    _check(code, f"device memory for {size} bytes")
-    raw = _IpcHandle()
-    _check(_cuda().cuIpcGetMemHandle(ctypes.byref(raw), pointer), "cuIpcGetMemHandle")
-    handle = {"size": size, "ipc": bytes(raw).hex()}
-    return Region(_wrap(pointer.value, size, device), handle, (), pointer.value)
+    try:
+        pointer = _allocate(size)
+        handle = {"size": size, "ipc": driver.export(pointer).hex()}
+    except driver.DriverError as error:
+        raise MemoryFault(str(error), exhausted=error.code == driver.OUT_OF_MEMORY) from error
+    return Region(_wrap(pointer, size, device), handle, (), pointer)
 
 
-class _IpcHandle(ctypes.Structure):
-    """`CUipcMemHandle`: passed by value where a handle is opened."""
-
-    _fields_ = (("reserved", ctypes.c_char * 64),)
+def _allocate(size: int) -> int:
+    try:
+        return driver.allocate(size)
+    except driver.DriverError as error:
+        if error.code != driver.OUT_OF_MEMORY:
+            raise
+    torch.cuda.empty_cache()
+    return driver.allocate(size)
 
 
 class _Pointer:
@@ -124,19 +125,3 @@ class _Pointer:
 
 def _wrap(pointer: int, size: int, device: torch.device) -> torch.Tensor:
     return torch.as_tensor(_Pointer(pointer, size), device=device)
-
-
-_driver: ctypes.CDLL | None = None
-
-
-def _cuda() -> ctypes.CDLL:
-    """The CUDA driver, whose calls act on the context that torch has made current on this thread."""
-    global _driver
-    if _driver is None:
-        _driver = ctypes.CDLL("libcuda.so.1")
-    return _driver
-
-
-def _check(code: int, what: str) -> None:
-    if code:
-        raise MemoryFault(f"{what}: CUDA driver error {code}", exhausted=code == 2)

@@ -25,7 +25,8 @@ class Timing(Fact):
 
     `clock` says whose clock decided: `events` (CUDA events, bounded by the judge's clock), `wall`
     (per-call wall clock, bounded likewise), or `judge` (the judge's own clock, where the claimed
-    times could not be true). `low` and `high` bound the speedup (95 %).
+    times could not be true). `low` and `high` bound the speedup (95 %). `host_ms` and `ref_host_ms` are
+    what the host takes to launch a call, which a device's times do not hold (None on a CPU).
     """
 
     runtime_ms: float
@@ -35,6 +36,13 @@ class Timing(Fact):
     high: float
     samples: int
     clock: Literal["events", "wall", "judge", "mock"]
+    host_ms: float | None = None
+    ref_host_ms: float | None = None
+
+    @property
+    def launch_bound(self) -> bool | None:
+        """Does the host take longer to launch the candidate's work than the device to do it?"""
+        return None if self.host_ms is None else self.host_ms > self.runtime_ms
 
 
 class Roofline(Fact):

@@ -1,4 +1,4 @@
-"""What timed blocks say: medians, the speedup and its interval. Pure functions, no clock, no torch."""
+"""What timed blocks say: which count, medians, the speedup, its interval. Pure functions, no clock, no torch."""
 
 from __future__ import annotations
 
@@ -11,17 +11,37 @@ BOOTSTRAP_ROUNDS = 200
 SHORTEST_MS = 1e-6
 
 
+CLOCK_SHARE = 0.02
+
+
+@dataclass(frozen=True)
+class Reading:
+    """The device's clock after a block, and whether heat or the power supply held it back."""
+
+    mhz: int
+    slowed: bool
+
+
 @dataclass(frozen=True)
 class Block:
-    """One block of the candidate and the reference's beside it: the median ms a call of each."""
+    """One block of the candidate and the reference's beside it: the median ms a call of each, and the clocks."""
 
     candidate: float
     reference: float
     calls: int
+    candidate_clock: Reading | None = None
+    reference_clock: Reading | None = None
 
     @classmethod
-    def of(cls, candidate: Sequence[float], reference: Sequence[float]) -> Block:
-        return cls(statistics.median(candidate), statistics.median(reference), len(candidate))
+    def of(
+        cls,
+        candidate: Sequence[float],
+        reference: Sequence[float],
+        candidate_clock: Reading | None = None,
+        reference_clock: Reading | None = None,
+    ) -> Block:
+        medians = statistics.median(candidate), statistics.median(reference)
+        return cls(*medians, len(candidate), candidate_clock, reference_clock)
 
 
 @dataclass(frozen=True)
@@ -59,6 +79,29 @@ def estimate(blocks: Sequence[Block]) -> Estimate:
     )
 
 
+def steady(blocks: Sequence[Block]) -> Sequence[Block]:
+    """The blocks during which neither side's clock was off its own usual one: all, where most were.
+
+    The two sides may differ from each other for good: what draws more power runs at a lower clock.
+    """
+    disturbed = _disturbed([b.candidate_clock for b in blocks]) | _disturbed([b.reference_clock for b in blocks])
+    if 2 * len(disturbed) > len(blocks):
+        return blocks
+    return [block for index, block in enumerate(blocks) if index not in disturbed]
+
+
+def _disturbed(readings: Sequence[Reading | None]) -> set[int]:
+    known = [reading for reading in readings if reading is not None]
+    if not known:
+        return set()
+    usual = statistics.median(reading.mhz for reading in known)
+    return {
+        index
+        for index, reading in enumerate(readings)
+        if reading is not None and (reading.slowed or abs(reading.mhz - usual) > CLOCK_SHARE * usual)
+    }
+
+
 def _medians(blocks: Sequence[Block]) -> tuple[float, float]:
     candidate = statistics.median(block.candidate for block in blocks)
     return max(candidate, SHORTEST_MS), statistics.median(block.reference for block in blocks)
@@ -67,14 +110,3 @@ def _medians(blocks: Sequence[Block]) -> tuple[float, float]:
 def _ratio(blocks: Sequence[Block]) -> float:
     runtime, reference = _medians(blocks)
     return reference / runtime
-
-
-def plausible(claimed_ms: float, calls: int, wall_ms: float, overhead_ms: float, per_call_ms: float) -> bool:
-    """Can `calls` calls that claim `claimed_ms` in all have taken `wall_ms` on the judge's clock?
-
-    The judge's wall time holds the calls, a fixed overhead for the messages, and `per_call_ms` of host
-    time for each call that a device clock does not see. A claim below what is left, less a fifth, is not
-    believed.
-    """
-    unexplained = wall_ms - overhead_ms - calls * per_call_ms
-    return claimed_ms >= 0.8 * unexplained

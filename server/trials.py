@@ -19,6 +19,7 @@ from .reference import Reference
 from .verify import Verifier
 
 SPARE_BYTES = 1 << 30
+ROOM_BYTES = 48 << 30
 
 
 def run_trials(
@@ -62,11 +63,21 @@ def expected_outputs(reference: Reference, inputs: list[Any]) -> list[torch.Tens
 
 
 def settle(device: torch.device) -> None:
-    """The judge's own work is done, and memory it only caches is free, before a candidate's turn begins."""
+    """The judge's own work is done, and memory it only caches is free where a candidate may need it."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
-        if torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device) > SPARE_BYTES:
-            torch.cuda.empty_cache()
+        make_room(device)
+
+
+def make_room(device: torch.device) -> bool:
+    """Give back memory that the judge only caches, where a candidate may come to lack it; was any given back?"""
+    if device.type != "cuda":
+        return False
+    spare = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    if spare < SPARE_BYTES or torch.cuda.mem_get_info(device)[0] > ROOM_BYTES:
+        return False
+    torch.cuda.empty_cache()
+    return True
 
 
 def _versions(inputs: list[Any]) -> list[int]:

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from kernel_env.server.compare import compare, same_bytes
-from kernel_env.server.statistics import Block, estimate, plausible
+from kernel_env.server.statistics import Block, Reading, estimate, steady
 
 
 def test_equal_and_close_tensors_match() -> None:
@@ -96,9 +96,21 @@ def test_equal_blocks_give_a_point() -> None:
     assert (result.low, result.speedup, result.high) == (3.0, 3.0, 3.0)
 
 
-@pytest.mark.parametrize(
-    ("claimed", "wall", "believed"),
-    [(10.0, 11.0, True), (10.0, 12.5, True), (5.0, 11.0, False), (0.0, 2.5, True), (0.0, 20.0, False)],
-)
-def test_a_claim_must_fit_the_judges_clock(claimed: float, wall: float, believed: bool) -> None:
-    assert plausible(claimed, 4, wall, overhead_ms=2.0, per_call_ms=0.15) is believed
+def reading(mhz: int, slowed: bool = False) -> Reading:
+    return Reading(mhz, slowed)
+
+
+def test_blocks_at_another_clock_are_left_out() -> None:
+    fast, slow = (
+        Block.of([1.0], [2.0], reading(1980), reading(1700)),
+        Block.of([9.0], [2.0], reading(1500), reading(1700)),
+    )
+    held = Block.of([1.0], [9.0], reading(1980), reading(1700, slowed=True))
+    assert steady([fast, slow, fast, held, fast]) == [fast, fast, fast]
+
+
+def test_blocks_count_where_clocks_are_unknown_or_never_the_same() -> None:
+    unknown = [Block.of([1.0], [2.0])] * 3
+    assert steady(unknown) == unknown
+    wild = [Block.of([1.0], [2.0], reading(mhz), reading(1700)) for mhz in (1000, 1200, 1400, 1600)]
+    assert steady(wild) == wild
