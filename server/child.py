@@ -45,11 +45,15 @@ class Child:
         folder: str,
         timeout_s: float,
     ) -> Child:
-        """Start `python -m kernel_env.server.NAME FD PARENT ARGUMENTS...`; raises `StartFailed`."""
+        """Start `python -P -m kernel_env.server.NAME FD PARENT ARGUMENTS...`; raises `StartFailed`.
+
+        `folder` is where it runs, never where it imports from (-P): candidates may write there.
+        """
         ours, theirs = socket.socketpair()
         with theirs:
             process = await asyncio.create_subprocess_exec(
                 sys.executable,
+                "-P",
                 "-m",
                 f"kernel_env.server.{name}",
                 str(theirs.fileno()),

@@ -24,6 +24,7 @@ from .folders import remove
 from .frames import FrameError
 from .outcome import Device, Evaluation, EvaluationRequest, Infrastructure
 from .peaks import known, supply, unknown
+from .sandbox import trusted_environment
 
 START_TRIES = 3
 START_S = 150.0
@@ -149,7 +150,7 @@ class _Seat:
 
     async def _serve_in(self, folder: str) -> None:
         config = json.dumps({**self._config(), "folder": folder})
-        worker = await Child.start("worker", [config], dict(os.environ), folder, START_S)
+        worker = await Child.start("worker", [config], trusted_environment({}), folder, START_S)
         try:
             if "failed" in worker.hello:
                 raise StartFailed(str(worker.hello["failed"]))

@@ -1,4 +1,4 @@
-"""What a candidate's process gives up before it reads the submission.
+"""What our processes are not given, and what a candidate's gives up before it reads the submission.
 
 Order matters: new session, descriptors, limits, environment, then the death signal and no_new_privs. The
 parent-death signal is a courtesy (a candidate can clear it); the worker's kill by process group and the
@@ -11,6 +11,7 @@ import ctypes
 import os
 import resource
 import signal
+import site
 import tempfile
 from collections.abc import Iterable
 
@@ -38,6 +39,8 @@ KEPT_ENVIRONMENT = [
     "NVIDIA_DRIVER_CAPABILITIES",
     "TZ",
 ]
+TRUSTED_ENVIRONMENT = ["HOME", "USER", "LOGNAME"]
+PATH_LISTS = {"PATH", "LD_LIBRARY_PATH", "LIBRARY_PATH", "CPATH", "PYTHONPATH"}
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -61,9 +64,31 @@ def adopt_orphans() -> None:
 
 
 def clean_environment(extra: dict[str, str]) -> dict[str, str]:
-    """An environment rebuilt from an allow-list: no tokens, no settings of the server."""
-    kept = {name: os.environ[name] for name in KEPT_ENVIRONMENT if name in os.environ}
-    return {**kept, **extra}
+    """An environment rebuilt from an allow-list: no tokens, no settings of the server.
+
+    No search path depends on the working folder or on HOME: our processes run where candidates may write.
+    """
+    return {**_kept(KEPT_ENVIRONMENT), **_user_packages(), **extra}
+
+
+def trusted_environment(extra: dict[str, str]) -> dict[str, str]:
+    """The same for processes that run no submission: they have the server's home, and the caches in it."""
+    return clean_environment({**_kept(TRUSTED_ENVIRONMENT), **extra})
+
+
+def _kept(names: Iterable[str]) -> dict[str, str]:
+    present = {name: os.environ[name] for name in names if os.environ.get(name)}
+    return {name: _absolute(value) if name in PATH_LISTS else value for name, value in present.items()}
+
+
+def _absolute(paths: str) -> str:
+    """An empty entry means the working folder."""
+    return os.pathsep.join(os.path.abspath(entry) for entry in paths.split(os.pathsep))
+
+
+def _user_packages() -> dict[str, str]:
+    """The user's own site-packages, where in use, stay where they are for this process."""
+    return {"PYTHONUSERBASE": site.getuserbase()} if site.ENABLE_USER_SITE else {"PYTHONNOUSERSITE": "1"}
 
 
 def confine(scratch: str, keep_fds: Iterable[int], parent: int) -> None:

@@ -43,7 +43,7 @@ from .outcome import (
     Rejected,
     TimedOut,
 )
-from .sandbox import clean_environment, die_with_parent
+from .sandbox import clean_environment, die_with_parent, trusted_environment
 
 START_S = 120.0
 JUDGE_MARGIN_S = 90.0
@@ -224,7 +224,7 @@ class Worker:
             if self._judge is None or not self._judge.alive:
                 if self._judge is not None:
                     await self._judge.stop()
-                environment = {**os.environ, **self._device_environment()}
+                environment = trusted_environment(self._device_environment())
                 device = "cuda:0" if self._config["device"] == "cuda" else "cpu"
                 self._judge = await Child.start("judge", [device], environment, self._folder, START_S)
                 self._device = Device.model_validate(self._judge.hello["device"]).model_copy(

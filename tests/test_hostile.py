@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import sys
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -21,6 +22,8 @@ from .processes import cpu_s, find, until_running
 from .submissions import RIGHT, TASK, in_forward, vary
 
 asynchronous = pytest.mark.asyncio(loop_scope="module")
+
+SECRET = "a-token-of-the-server"
 
 # A way to modules that the static checks refuse, so that what comes behind them is tried.
 REACH = """
@@ -42,10 +45,13 @@ def when_run(statement: str) -> str:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def pool() -> AsyncIterator[LocalPool]:
     pool = LocalPool(Settings(evaluator="cpu", trials=1, correctness_timeout_s=10.0, build_timeout_s=8.0))
-    await pool.start()
-    assert await pool.ready(120.0) is not None, pool.health()
-    yield pool
-    await pool.close()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("KERNEL_ENV_TOKEN", SECRET)
+        patch.setenv("PYTHONPATH", os.environ.get("PYTHONPATH", "") + ":")  # the working folder is on it
+        await pool.start()
+        assert await pool.ready(120.0) is not None, pool.health()
+        yield pool
+        await pool.close()
 
 
 async def judge(pool: LocalPool, code: str, source: str = TASK) -> Outcome:
@@ -106,6 +112,39 @@ async def test_descriptors_sent_to_the_judge_are_dropped(pool: LocalPool) -> Non
     assert find("server.judge") == [judging]
     assert len(os.listdir(f"/proc/{judging}/fd")) == before
     assert (await judge(pool, RIGHT)).kind == "passed"
+
+
+# Modules in the folder that our processes run in, and in what was once the zygote's home.
+PLANT = f"""
+code = "import os; open(os.path.join({{!r}}, 'imported-by-' + str(os.getpid())), 'w')"
+root = reach('pathlib').Path('..').resolve()
+library = root / '.local/lib/python{sys.version_info[0]}.{sys.version_info[1]}/site-packages'
+library.mkdir(parents=True, exist_ok=True)
+(library / 'usercustomize.py').write_text(code.format(str(root)))
+for name in ('sitecustomize', 'torch', 'json', 'socket', 'kernel_env'):
+    (root / (name + '.py')).write_text(code.format(str(root)))"""
+
+
+@asynchronous
+async def test_planted_modules_are_imported_by_nobody(pool: LocalPool) -> None:
+    assert (await judge(pool, at_import(PLANT))).kind == "passed"
+    (worker,) = find("server.worker")
+    old = {*find("server.judge"), *find("server.zygote", leaf=False)}
+    for pid in old:
+        os.kill(pid, signal.SIGKILL)
+    assert (await judge(pool, RIGHT)).kind == "passed"
+    assert not old & {*find("server.judge"), *find("server.zygote", leaf=False)}
+    left = os.listdir(f"/proc/{worker}/cwd")
+    assert "sitecustomize.py" in left
+    assert not [entry for entry in left if entry.startswith("imported-by-")]
+
+
+@asynchronous
+async def test_nothing_of_the_servers_environment_is_handed_down(pool: LocalPool) -> None:
+    ours = [*find("server.worker"), *find("server.judge"), *find("server.zygote", leaf=False)]
+    assert len(ours) == 3
+    for pid in ours:
+        assert SECRET.encode() not in Path(f"/proc/{pid}/environ").read_bytes()
 
 
 # Answers the judge's request by itself and never reads again.
