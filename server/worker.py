@@ -43,7 +43,8 @@ from .outcome import (
     Rejected,
     TimedOut,
 )
-from .sandbox import clean_environment, die_with_parent, trusted_environment
+from .sandbox import adopt_orphans, clean_environment, die_with_parent, trusted_environment
+from .strays import end_strays
 
 START_S = 120.0
 JUDGE_MARGIN_S = 90.0
@@ -75,6 +76,7 @@ class Worker:
         for child in (self._judge, self._zygote):
             if child is not None:
                 await child.stop()
+        await asyncio.to_thread(end_strays)
 
     async def evaluate(self, request: EvaluationRequest) -> Evaluation:
         """Never raises but for cancellation."""
@@ -200,8 +202,17 @@ class Worker:
         zygote = await self._ready_zygote()
         async with self._temporary("source-") as source:
             await asyncio.to_thread(Path(source, trace.NAME).write_text, request.code, "utf-8")
-            async with forked(zygote, self._spec(role, request, scratch, source)) as child:
-                yield child
+            try:
+                async with forked(zygote, self._spec(role, request, scratch, source)) as child:
+                    yield child
+            finally:
+                if not zygote.alive:
+                    await asyncio.shield(self._bury(zygote))
+
+    async def _bury(self, zygote: Child) -> None:
+        """Its children died with it; what they had left behind is ours."""
+        await zygote.stop()
+        await asyncio.to_thread(end_strays)
 
     def _spec(self, role: str, request: EvaluationRequest, scratch: str, source: str) -> dict[str, Any]:
         environment = {}
@@ -236,7 +247,7 @@ class Worker:
         async with self._starting:
             if self._zygote is None or not self._zygote.alive:
                 if self._zygote is not None:
-                    await self._zygote.stop()
+                    await self._bury(self._zygote)
                 extra = {**self._device_environment(), "OPENBLAS_NUM_THREADS": "1", "MAX_JOBS": "4"}
                 if self._config["device"] == "cpu":
                     extra["TRITON_INTERPRET"] = "1"
@@ -361,6 +372,7 @@ async def run(fd: int, config: dict[str, Any]) -> None:
 
 def main() -> None:
     die_with_parent(int(sys.argv[2]))
+    adopt_orphans()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     asyncio.run(run(int(sys.argv[1]), json.loads(sys.argv[3])))
 

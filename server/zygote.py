@@ -13,15 +13,12 @@ import os
 import signal
 import socket
 import sys
-import time
 from contextlib import suppress
 from typing import Any
 
 from . import candidate, preload, sandbox
 from .frames import TRUSTED_CAP, FrameError, Peer
-
-STRAY_ROUNDS = 50
-KILL_S = 10.0
+from .strays import collect, end_strays
 
 
 class Zygote:
@@ -61,38 +58,9 @@ class Zygote:
             os.killpg(pid, signal.SIGKILL)
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
-        status = _collect(pid)
+        status = collect(pid)
         self._children.discard(pid)
-        return {"status": status, "strays": self._end_strays()}
-
-    def _end_strays(self) -> int:
-        """Children that this process did not fork are orphans of a candidate: end them, and theirs in turn."""
-        ended = 0
-        for _ in range(STRAY_ROUNDS):
-            strays = [pid for pid in _children_of_self() if pid not in self._children]
-            if not strays:
-                break
-            for pid in strays:
-                with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-            ended += sum(_collect(pid) is not None for pid in strays)
-        return ended
-
-
-def _collect(pid: int) -> int | None:
-    """The exit code of a killed child (negative: a signal); None if it does not go within `KILL_S`."""
-    deadline = time.monotonic() + KILL_S
-    while time.monotonic() < deadline:
-        ended, status = os.waitpid(pid, os.WNOHANG)
-        if ended:
-            return os.waitstatus_to_exitcode(status)
-        time.sleep(0.002)
-    return None
-
-
-def _children_of_self() -> list[int]:
-    with open(f"/proc/self/task/{os.getpid()}/children") as listing:
-        return [int(pid) for pid in listing.read().split()]
+        return {"status": status, "strays": end_strays(self._children)}
 
 
 def _become_candidate(link: int, stdout: int, stderr: int, spec: dict[str, Any], parent: int) -> None:

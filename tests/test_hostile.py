@@ -18,7 +18,7 @@ from kernel_env.server.folders import remove
 from kernel_env.server.local import LocalPool
 from kernel_env.server.outcome import EvaluationRequest, Outcome, TaskSource
 
-from .processes import cpu_s, find, until_running
+from .processes import alive, cpu_s, find, until_running
 from .submissions import RIGHT, TASK, in_forward, vary
 
 asynchronous = pytest.mark.asyncio(loop_scope="module")
@@ -112,6 +112,45 @@ async def test_descriptors_sent_to_the_judge_are_dropped(pool: LocalPool) -> Non
     assert find("server.judge") == [judging]
     assert len(os.listdir(f"/proc/{judging}/fd")) == before
     assert (await judge(pool, RIGHT)).kind == "passed"
+
+
+ESCAPE = (
+    "os = reach('os')\n"
+    "        if os.fork() == 0:\n"
+    "            os.setsid()\n"
+    "            if os.fork() == 0:\n"
+    "                os.setsid()\n"
+    "                reach('ctypes').CDLL(None).prctl(1, 0, 0, 0, 0)\n"
+    "                reach('pathlib').Path('../escaped').write_text(str(os.getpid()))\n"
+    "                reach('time').sleep(1000)\n"
+    "            os._exit(0)\n"
+    "        os.wait()\n"
+    "        reach('time').sleep(0.3)\n"
+)
+
+
+@asynchronous
+@pytest.mark.parametrize("end", ["os.kill(os.getppid(), 9)", "reach('time').sleep(1000)"])
+async def test_what_escapes_a_candidate_ends_with_it(pool: LocalPool, end: str) -> None:
+    """Also when the process that forked it is killed, by the candidate or by anyone else."""
+    (worker,) = find("server.worker")
+    note = Path(os.readlink(f"/proc/{worker}/cwd"), "escaped")
+    step = asyncio.create_task(judge(pool, when_run(f"{ESCAPE}        {end}")))
+    while not note.exists() or not note.read_text():
+        await asyncio.sleep(0.05)
+    escaped = int(note.read_text())
+    note.unlink()
+    assert alive(escaped)
+    if "kill" not in end:
+        os.kill(find("server.zygote", leaf=False)[0], signal.SIGKILL)
+    started = time.monotonic()
+    while alive(escaped):
+        assert time.monotonic() - started < 8.0
+        await asyncio.sleep(0.05)
+    step.cancel()
+    await asyncio.gather(step, return_exceptions=True)
+    assert (await judge(pool, RIGHT)).kind == "passed"
+    assert find("server.worker") == [worker]
 
 
 # Modules in the folder that our processes run in, and in what was once the zygote's home.
