@@ -17,7 +17,6 @@ import signal
 import socket
 import sys
 import tempfile
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -25,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from . import trace
+from .budget import Budget
 from .checks import check
 from .child import Child, StartFailed
 from .folders import remove
@@ -49,6 +49,12 @@ from .strays import end_strays
 START_S = 120.0
 JUDGE_MARGIN_S = 90.0
 CANCEL_S = 15.0
+OURS_S = 5.0  # what judge and zygote may take beyond the step's time, so that the submission's share is known
+STAGE_LIMITS = {
+    "compile": "build_timeout_s",
+    "correctness": "correctness_timeout_s",
+    "timing": "timing_timeout_s",
+}
 
 _logger = logging.getLogger(__name__)
 
@@ -78,66 +84,65 @@ class Worker:
                 await child.stop()
         await asyncio.to_thread(end_strays)
 
-    async def evaluate(self, request: EvaluationRequest) -> Evaluation:
-        """Never raises but for cancellation."""
-        durations: dict[str, float] = {}
+    async def evaluate(self, request: EvaluationRequest, waited_s: float) -> Evaluation:
+        """Never raises but for cancellation. `waited_s` of the request's budget have passed already."""
+        budget = Budget(request.budget_s, waited_s)
         try:
-            async with asyncio.timeout(request.budget_s):
-                verdict = await self._stages(request, durations)
+            async with asyncio.timeout(budget.left_s + OURS_S):
+                verdict = await self._stages(request, budget)
         except TimeoutError:
-            message = f"no verdict within the step's {request.budget_s:.0f} s; the queue was too long"
-            verdict = _Verdict(Infrastructure(message=message, retryable=False))
+            verdict = _Verdict(budget.spent())
         except (FrameError, StartFailed) as error:
             verdict = _Verdict(Infrastructure(message=str(error)))
         assert self._device is not None
         return Evaluation(
             outcome=verdict.outcome,
             device=self._device,
-            durations=durations,
+            durations=budget.durations,
             task_hash=request.task.hash,
             code_hash=hashlib.sha256(request.code.encode()).hexdigest()[:16],
             seeds_digest=verdict.seeds_digest,
             peak_bytes=verdict.peak_bytes,
         )
 
-    async def _stages(self, request: EvaluationRequest, durations: dict[str, float]) -> _Verdict:
-        refused = await self._check(request, durations)
+    async def _stages(self, request: EvaluationRequest, budget: Budget) -> _Verdict:
+        refused = await self._check(request, budget)
         if refused is not None:
             return _Verdict(refused)
         async with self._temporary("candidate-") as scratch:
-            with _timed(durations, "build"):
-                failed = await self._build(request, scratch)
+            async with budget.turn(self._builds):
+                failed = await self._build(request, scratch, budget)
             if failed is not None:
                 return _Verdict(failed)
-            queued = time.monotonic()
-            async with self._lease:
-                durations["queue"] = time.monotonic() - queued
-                verdict = await self._run(request, scratch, durations)
+            async with budget.turn(self._lease):
+                verdict = await self._run(request, scratch, budget)
                 if verdict.outcome.kind == "impossible_timing":
-                    verdict = await self._run(request, scratch, durations)
+                    verdict = await self._run(request, scratch, budget)
                 return verdict
 
-    async def _check(self, request: EvaluationRequest, durations: dict[str, float]) -> Outcome | None:
+    async def _check(self, request: EvaluationRequest, budget: Budget) -> Outcome | None:
         if request.mode == "audit":
             return None
-        with _timed(durations, "checks"):
+        with budget.timed("checks"):
             limit = self._config["max_code_bytes"]
             return await asyncio.to_thread(check, request.code, request.language, limit)
 
-    async def _build(self, request: EvaluationRequest, scratch: str) -> Outcome | None:
+    async def _build(self, request: EvaluationRequest, scratch: str, budget: Budget) -> Outcome | None:
         """Import the submission in a child without a device; None when that went well or needs the device."""
-        limit_s: float = self._config["build_timeout_s"]
-        async with self._builds:
-            child: Forked
-            outcome: Outcome | None = None
-            async with self._forked("build", request, scratch) as child:
-                try:
+        stage_s: float = self._config["build_timeout_s"]
+        child: Forked
+        outcome: Outcome | None = None
+        async with self._forked("build", request, scratch, budget) as child:
+            limit_s = budget.limit(stage_s)
+            try:
+                with budget.timed("build"):
                     outcome = self._build_outcome(await child.reply(limit_s))
-                except TimeoutError:
-                    outcome = TimedOut(stage="compile", seconds=limit_s, message="while importing the submission")
-                except FrameError:
-                    outcome = Crashed(stage="compile")
-            return _with_status(outcome, child) if outcome else None
+            except TimeoutError:
+                end = TimedOut(stage="compile", seconds=limit_s, message="while importing the submission")
+                outcome = budget.late(end, stage_s)
+            except FrameError:
+                outcome = Crashed(stage="compile")
+        return _with_status(outcome, child) if outcome else None
 
     def _build_outcome(self, reply: dict[str, Any]) -> Outcome | None:
         kind, message = reply.get("error"), trace.clip(str(reply.get("message", "")))
@@ -155,12 +160,13 @@ class Worker:
             else Raised(stage="compile", message=message)
         )
 
-    async def _run(self, request: EvaluationRequest, scratch: str, durations: dict[str, float]) -> _Verdict:
+    async def _run(self, request: EvaluationRequest, scratch: str, budget: Budget) -> _Verdict:
         """Candidate and judge together; the lease is held."""
-        judge = await self._ready_judge()
-        async with self._forked("run", request, scratch) as child:
-            asking = asyncio.ensure_future(self._ask_judge(judge, request, child))
-            limit_s = sum(self._config[f"{s}_timeout_s"] for s in ("build", "correctness", "timing"))
+        with budget.timed("queue"):
+            judge = await self._ready_judge()
+        async with self._forked("run", request, scratch, budget) as child:
+            asking = asyncio.ensure_future(self._ask_judge(judge, request, child, budget))
+            limit_s = sum(self._config[limit] for limit in STAGE_LIMITS.values())
             try:
                 reply = await asyncio.wait_for(asyncio.shield(asking), limit_s + JUDGE_MARGIN_S)
             except TimeoutError:
@@ -171,12 +177,15 @@ class Worker:
                 child.kill()
                 await _settle(judge, asking)
                 raise
-        durations.update(reply["durations"])
-        evaluation = Evaluation.model_validate({"outcome": reply["outcome"], "device": self._device})
-        outcome = _with_status(evaluation.outcome, child)
-        return _Verdict(outcome, reply["seeds_digest"], reply["peak_bytes"])
+        budget.durations.update(reply["durations"])
+        outcome = Evaluation.model_validate({"outcome": reply["outcome"], "device": self._device}).outcome
+        if isinstance(outcome, TimedOut):
+            outcome = budget.late(outcome, self._config[STAGE_LIMITS[outcome.stage]])
+        return _Verdict(_with_status(outcome, child), reply["seeds_digest"], reply["peak_bytes"])
 
-    async def _ask_judge(self, judge: Child, request: EvaluationRequest, child: Forked) -> dict[str, Any]:
+    async def _ask_judge(
+        self, judge: Child, request: EvaluationRequest, child: Forked, budget: Budget
+    ) -> dict[str, Any]:
         keys = [
             "trials",
             "atol",
@@ -188,8 +197,9 @@ class Worker:
             "roofline_reject",
             "peaks",
         ]
-        message = {"task": request.task.model_dump(), "language": request.language}
+        message: dict[str, Any] = {"task": request.task.model_dump(), "language": request.language}
         message |= {key: self._config[key] for key in keys}
+        message |= {limit: budget.limit(self._config[limit]) for limit in STAGE_LIMITS.values()}
         reply = await judge.ask(message, [child.link.fileno(), child.handle])
         child.link.close()
         while "outcome" not in reply:
@@ -197,9 +207,12 @@ class Worker:
         return reply
 
     @asynccontextmanager
-    async def _forked(self, role: str, request: EvaluationRequest, scratch: str) -> AsyncIterator[Forked]:
+    async def _forked(
+        self, role: str, request: EvaluationRequest, scratch: str, budget: Budget
+    ) -> AsyncIterator[Forked]:
         """A child with a copy of the submission made for it: what an earlier child did to its own is void."""
-        zygote = await self._ready_zygote()
+        with budget.timed("queue"):
+            zygote = await self._ready_zygote()
         async with self._temporary("source-") as source:
             await asyncio.to_thread(Path(source, trace.NAME).write_text, request.code, "utf-8")
             try:
@@ -279,19 +292,6 @@ class _Verdict:
     peak_bytes: int | None = None
 
 
-class _timed:
-    """Adds the seconds spent inside to `durations[name]`."""
-
-    def __init__(self, durations: dict[str, float], name: str) -> None:
-        self._durations, self._name = durations, name
-
-    def __enter__(self) -> None:
-        self._started = time.monotonic()
-
-    def __exit__(self, *exc: object) -> None:
-        self._durations[self._name] = time.monotonic() - self._started
-
-
 async def _settle(judge: Child, asking: asyncio.Future[dict[str, Any]]) -> None:
     """After a candidate was killed the judge notices at once; one that does not is replaced."""
     done, _ = await asyncio.wait({asking}, timeout=CANCEL_S)
@@ -329,9 +329,9 @@ async def serve(pool: Stream, worker: Worker) -> None:
     """Answer a pool until it closes the socket; its requests run side by side."""
     running: dict[str, asyncio.Task[None]] = {}
 
-    async def answer(request: EvaluationRequest) -> None:
+    async def answer(request: EvaluationRequest, waited_s: float) -> None:
         try:
-            evaluation = await worker.evaluate(request)
+            evaluation = await worker.evaluate(request, waited_s)
             reply: dict[str, Any] = {"evaluation": evaluation.model_dump()}
         except asyncio.CancelledError:
             reply = {"cancelled": True}
@@ -348,7 +348,7 @@ async def serve(pool: Stream, worker: Worker) -> None:
             message = await pool.receive()
             if message["op"] == "evaluate":
                 request = EvaluationRequest.model_validate(message["request"])
-                running[request.id] = asyncio.create_task(answer(request))
+                running[request.id] = asyncio.create_task(answer(request, message["waited_s"]))
             elif task := running.get(message["id"]):
                 task.cancel()
     except FrameError:

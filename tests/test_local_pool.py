@@ -16,7 +16,7 @@ from kernel_env.server.local import LocalPool
 from kernel_env.server.outcome import EvaluationRequest, TaskSource
 
 from .processes import alive, find, until_running
-from .submissions import RIGHT, TASK, in_forward
+from .submissions import RIGHT, TASK, in_forward, vary
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -72,9 +72,47 @@ async def test_a_spent_budget_is_no_fault_of_the_submission(pool: LocalPool) -> 
     await until_running(zygote)
     outcome = (await pool.evaluate(request(RIGHT, budget_s=1.5))).outcome
     assert outcome.kind == "infrastructure"
-    assert "1.5" in outcome.message or "2 s" in outcome.message
+    assert "within the step's 1.5 s" in outcome.message
+    assert "went into waiting" in outcome.message
     endless.cancel()
     await asyncio.gather(endless, return_exceptions=True)
+
+
+@pytest.mark.parametrize(
+    ("code", "stage"),
+    [(ENDLESS, "correctness"), (vary("@triton.jit", "while True:\n    pass\n\n\n@triton.jit"), "compile")],
+    ids=["forward", "import"],
+)
+async def test_a_budget_spent_by_the_submission_is_its_fault(pool: LocalPool, code: str, stage: str) -> None:
+    started = time.monotonic()
+    outcome = (await pool.evaluate(request(code, budget_s=3.0))).outcome
+    assert (outcome.kind, outcome.stage) == ("timed_out", stage), outcome
+    assert "the step's 3 s" in outcome.message
+    assert time.monotonic() - started < 7.0
+
+
+async def test_a_budget_spent_by_the_judge_is_our_fault(pool: LocalPool) -> None:
+    (judging,) = find("server.judge")
+    os.kill(judging, signal.SIGSTOP)
+    step = asyncio.create_task(pool.evaluate(request(RIGHT, budget_s=2.0)))
+    await asyncio.sleep(7.5)
+    os.kill(judging, signal.SIGCONT)
+    assert (await step).outcome.kind == "infrastructure"
+    assert find("server.judge") == [judging]
+
+
+async def test_a_slow_task_is_no_fault_of_the_submission(pool: LocalPool) -> None:
+    slow = TASK.replace("def get_inputs():", "def get_inputs():\n    import time; time.sleep(1.2)")
+    task = TaskSource(id="user/softmax", source=slow, hash="0")
+    step = request(RIGHT, budget_s=4.0).model_copy(update={"task": task})
+    assert (await pool.evaluate(step)).outcome.kind in ("passed", "infrastructure")
+
+
+async def test_a_worker_that_does_not_come_up_is_waited_for_within_the_budget() -> None:
+    started = time.monotonic()
+    evaluation = await LocalPool(Settings(evaluator="cpu")).evaluate(request(RIGHT, budget_s=0.3))
+    assert evaluation.outcome.kind == "infrastructure"
+    assert time.monotonic() - started < 2.0
 
 
 async def test_health_names_the_device(pool: LocalPool) -> None:

@@ -1,0 +1,73 @@
+"""What a step's time goes into, and whose fault it is when that was not enough.
+
+Waiting (for a worker, a build slot, the device, a process of ours to start again) is never the submission's doing.
+A stage of the submission ends at its own limit or when the step's time is spent, whichever comes first. The
+latter is held against it only if hardly any of that time had gone into waiting. Nothing here ends a process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+
+from .outcome import Infrastructure, TimedOut
+
+NEGLIGIBLE = 0.1
+
+
+class Budget:
+    """`total_s` from arrival at the pool, of which `waited_s` are over. `durations` is for the evaluation."""
+
+    def __init__(self, total_s: float, waited_s: float) -> None:
+        self.total_s = total_s
+        self.durations = {"queue": waited_s}
+        self._end = time.monotonic() + total_s - waited_s
+
+    @property
+    def left_s(self) -> float:
+        return max(self._end - time.monotonic(), 0.0)
+
+    def limit(self, stage_s: float) -> float:
+        """The time that a stage with the limit `stage_s` really has."""
+        return min(stage_s, self.left_s)
+
+    @contextmanager
+    def timed(self, name: str) -> Iterator[None]:
+        """Adds the seconds spent inside to `durations[name]`."""
+        started = time.monotonic()
+        try:
+            yield
+        finally:
+            self.durations[name] = self.durations.get(name, 0.0) + time.monotonic() - started
+
+    @asynccontextmanager
+    async def turn(self, lock: asyncio.Lock | asyncio.Semaphore) -> AsyncIterator[None]:
+        """Wait for `lock` and hold it; `TimeoutError` when the step's time is spent before."""
+        with self.timed("queue"):
+            async with asyncio.timeout(self.left_s):
+                await lock.acquire()
+        try:
+            yield
+        finally:
+            lock.release()
+
+    def late(self, end: TimedOut, stage_s: float) -> TimedOut | Infrastructure:
+        """The outcome of a stage that has met its limit."""
+        if end.seconds >= stage_s:
+            return end
+        if self.durations["queue"] > NEGLIGIBLE * self.total_s:
+            return self.spent()
+        message = f"These were what was left of the step's {self.total_s:.3g} s. {end.message}".strip()
+        return end.model_copy(update={"message": message})
+
+    def spent(self) -> Infrastructure:
+        """The outcome when the time is over and that can't be laid at the submission's door."""
+        waited = self.durations["queue"]
+        other = ", ".join(f"{name} {s:.3g} s" for name, s in self.durations.items() if name != "queue")
+        message = (
+            f"no verdict within the step's {self.total_s:.3g} s: {waited:.3g} s went into waiting for the device"
+            f" ({other or 'nothing else was begun'})"
+        )
+        return Infrastructure(message=message, retryable=False)

@@ -1,0 +1,217 @@
+"""One device of the local pool and the worker process that serves it now.
+
+A worker that dies is started again with a growing pause; after `START_TRIES` failures in a row the device is
+given up. What a dying worker was evaluating is lost as a fault of ours; trying it again is the pool's decision.
+Every wait ends with the request's budget or a fixed time after it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import tempfile
+import time
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from .child import Child, StartFailed
+from .config import Settings
+from .folders import remove
+from .frames import FrameError
+from .outcome import Device, Evaluation, EvaluationRequest, Infrastructure
+from .peaks import known, supply, unknown
+from .sandbox import trusted_environment
+
+START_TRIES = 3
+START_S = 150.0
+PAUSE_S = 1.0
+STUCK_S = 30.0
+CANCEL_S = 5.0
+FOLDER_PREFIX = "kernel-env-"
+
+DeviceKind = Literal["cuda", "cpu"]
+
+_logger = logging.getLogger(__name__)
+
+
+class Unavailable(RuntimeError):
+    """No worker serves this device any more; the text says why."""
+
+
+class Signal:
+    """Wakes everyone who waits at the moment it is set."""
+
+    def __init__(self) -> None:
+        self._event = asyncio.Event()
+
+    def set(self) -> None:
+        self._event.set()
+        self._event = asyncio.Event()
+
+    async def wait(self) -> None:
+        await self._event.wait()
+
+
+@dataclass
+class Seat:
+    """One device and the worker process that serves it now."""
+
+    settings: Settings
+    kind: DeviceKind
+    index: str
+    changed: Signal
+    state: Literal["starting", "ready", "failed"] = "starting"
+    device: Device | None = None
+    message: str = ""
+    submissions: int = 0
+    restarts: int = 0
+    _worker: Child | None = None
+    _asked: dict[str, asyncio.Future[Evaluation]] = field(default_factory=dict)
+
+    async def keep(self) -> None:
+        """Keep a worker running until cancelled."""
+        failures = 0
+        while failures < START_TRIES:
+            try:
+                await self._serve()
+                failures = 0
+            except StartFailed as error:
+                failures += 1
+                self._become("starting", str(error))
+            self.restarts += 1
+            await asyncio.sleep(PAUSE_S * 2**failures)
+        self._become("failed", f"no worker could be started: {self.message}")
+
+    async def _serve(self) -> None:
+        folder = tempfile.mkdtemp(prefix=f"{FOLDER_PREFIX}{os.getpid()}-")
+        try:
+            await self._serve_in(folder)
+        finally:
+            await asyncio.shield(asyncio.to_thread(remove, folder))
+
+    async def _serve_in(self, folder: str) -> None:
+        config = json.dumps({**self._config(), "folder": folder})
+        worker = await Child.start("worker", [config], trusted_environment({}), folder, START_S)
+        try:
+            if "failed" in worker.hello:
+                raise StartFailed(str(worker.hello["failed"]))
+            self._worker, self.device = worker, Device.model_validate(worker.hello["device"])
+            self._become("ready", "")
+            self._warn(self.device.name)
+            while True:
+                self._settle(await worker.stream.receive())
+        except FrameError:
+            self._become("starting", "the worker ended and is started again")
+        finally:
+            self._worker = None
+            await asyncio.shield(worker.stop())
+            self._lose("the worker that evaluated this submission ended")
+
+    async def evaluate(self, request: EvaluationRequest, waited_s: float) -> Evaluation:
+        """The worker's answer; waits for a worker that is starting, while the request's budget lasts.
+
+        `waited_s` of it have passed already.
+        """
+        arrived = time.monotonic() - waited_s
+        self.submissions += 1
+        try:
+            async with asyncio.timeout(max(request.budget_s - waited_s, 0.0)):
+                worker = await self._ready()
+        except TimeoutError:
+            message = f"no worker was ready within the step's {request.budget_s:.3g} s"
+            return self._fault(message, retryable=False)
+        except Unavailable as error:
+            return self._fault(str(error), retryable=True)
+        else:
+            return await self._ask(worker, request, time.monotonic() - arrived)
+        finally:
+            self.submissions -= 1
+
+    async def _ready(self) -> Child:
+        while self._worker is None:
+            if self.state == "failed":
+                raise Unavailable(self.message)
+            await self.changed.wait()
+        return self._worker
+
+    async def _ask(self, worker: Child, request: EvaluationRequest, waited_s: float) -> Evaluation:
+        answer: asyncio.Future[Evaluation] = asyncio.get_running_loop().create_future()
+        self._asked[request.id] = answer
+        try:
+            async with asyncio.timeout(max(request.budget_s - waited_s, 0.0) + STUCK_S):
+                message = {"op": "evaluate", "request": request.model_dump(), "waited_s": waited_s}
+                await worker.stream.send(message)
+                return await answer
+        except TimeoutError:
+            # The worker answers within the budget whatever happens to its own processes: it is stuck itself.
+            worker.kill()
+            return self._fault("the device gave no answer within the step's time", retryable=False)
+        except FrameError as error:
+            return self._fault(str(error), retryable=True)
+        finally:
+            del self._asked[request.id]
+            if not answer.done() or answer.cancelled():
+                await self._cancel(worker, request.id)
+
+    async def _cancel(self, worker: Child, request_id: str) -> None:
+        try:
+            async with asyncio.timeout(CANCEL_S):
+                await worker.stream.send({"op": "cancel", "id": request_id})
+        except TimeoutError:
+            worker.kill()
+        except FrameError:
+            return
+
+    def _settle(self, message: dict[str, Any]) -> None:
+        answer = self._asked.get(message["id"])
+        if answer is None or answer.done():
+            return
+        if "evaluation" in message:
+            answer.set_result(Evaluation.model_validate(message["evaluation"]))
+        elif "fault" in message:
+            answer.set_result(self._fault(message["fault"], retryable=True))
+
+    def _lose(self, reason: str) -> None:
+        for answer in self._asked.values():
+            if not answer.done():
+                answer.set_result(self._fault(reason, retryable=True))
+
+    def _fault(self, reason: str, retryable: bool) -> Evaluation:
+        device = self.device or Device(kind=self.kind, name="not started", index=self.index)
+        return Evaluation(outcome=Infrastructure(message=reason, retryable=retryable), device=device)
+
+    def _become(self, state: Literal["starting", "ready", "failed"], message: str) -> None:
+        self.state, self.message = state, message
+        self.changed.set()
+
+    def _config(self) -> dict[str, Any]:
+        names = [
+            "trials",
+            "atol",
+            "rtol",
+            "max_code_bytes",
+            "build_timeout_s",
+            "correctness_timeout_s",
+            "timing_timeout_s",
+            "timing_budget_s",
+            "roofline_reject",
+        ]
+        values = {name: getattr(self.settings, name) for name in names}
+        values["peaks"] = supply(self.settings.peaks)
+        return {"device": self.kind, "index": self.index, **values}
+
+    def _warn(self, name: str) -> None:
+        if self.settings.reward == "roofline" and known(name, supply(self.settings.peaks)) is None:
+            _logger.warning("%s; every correct submission gets the reward 0.3", unknown(name))
+
+    def health(self) -> dict[str, Any]:
+        return {
+            "index": self.index,
+            "state": self.state,
+            "name": self.device.name if self.device else None,
+            "submissions": self.submissions,
+            "restarts": self.restarts,
+            "message": self.message,
+        }

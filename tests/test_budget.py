@@ -1,0 +1,44 @@
+"""Whose fault it is that a step's time was not enough."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from kernel_env.server.budget import Budget
+from kernel_env.server.outcome import TimedOut
+
+
+@pytest.mark.parametrize(
+    ("waited_s", "seconds", "stage_s", "kind"),
+    [
+        (0.0, 95.0, 200.0, "timed_out"),
+        (9.0, 91.0, 200.0, "timed_out"),
+        (11.0, 89.0, 200.0, "infrastructure"),
+        (80.0, 20.0, 200.0, "infrastructure"),
+        (80.0, 20.0, 20.0, "timed_out"),
+    ],
+    ids=["its own", "hardly waited", "waited", "waited long", "its stage's limit"],
+)
+def test_a_stage_that_is_late(waited_s: float, seconds: float, stage_s: float, kind: str) -> None:
+    outcome = Budget(100.0, waited_s).late(TimedOut(stage="correctness", seconds=seconds), stage_s)
+    assert outcome.kind == kind
+    if kind == "infrastructure":
+        assert f"{waited_s:.3g} s went into waiting" in outcome.message
+        assert not getattr(outcome, "retryable", True)
+
+
+async def test_a_turn_ends_with_the_time() -> None:
+    lock, budget = asyncio.Lock(), Budget(0.1, 0.0)
+    await lock.acquire()
+    with pytest.raises(TimeoutError):
+        async with budget.turn(lock):
+            raise AssertionError("the lock was held by another")
+    assert budget.left_s == 0.0
+    assert budget.durations["queue"] >= 0.1
+    assert budget.limit(5.0) == 0.0
+    lock.release()
+    async with Budget(5.0, 0.0).turn(lock):
+        assert lock.locked()
+    assert not lock.locked()
