@@ -39,13 +39,14 @@ class LocalPool:
     async def ready(self, timeout_s: float) -> Device | None:
         try:
             async with asyncio.timeout(timeout_s):
-                while all(seat.device is None for seat in self._seats):
-                    if all(seat.state == "failed" for seat in self._seats):
-                        return None
+                while live := [seat for seat in self._seats if seat.state != "failed"]:
+                    known = [seat.device for seat in live if seat.device is not None]
+                    if known:
+                        return known[0]
                     await self._changed.wait()
         except TimeoutError:
             return None
-        return next(seat.device for seat in self._seats if seat.device is not None)
+        return None
 
     async def evaluate(self, request: EvaluationRequest) -> Evaluation:
         arrived = time.monotonic()
@@ -71,6 +72,9 @@ class LocalPool:
         }
 
     async def close(self) -> None:
+        """Whoever waits for an evaluation, now or later, is told at once."""
+        for seat in self._seats:
+            seat.retire("the pool is closed")
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

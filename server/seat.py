@@ -73,6 +73,7 @@ class Seat:
     async def keep(self) -> None:
         """Keep a worker running until cancelled."""
         failures = 0
+        self._become("starting", "")
         while failures < START_TRIES:
             try:
                 await self._serve()
@@ -82,7 +83,11 @@ class Seat:
                 self._become("starting", str(error))
             self.restarts += 1
             await asyncio.sleep(PAUSE_S * 2**failures)
-        self._become("failed", f"no worker could be started: {self.message}")
+        self.retire(f"no worker could be started: {self.message}")
+
+    def retire(self, reason: str) -> None:
+        """Take no more submissions."""
+        self._become("failed", reason)
 
     async def _serve(self) -> None:
         folder = tempfile.mkdtemp(prefix=f"{FOLDER_PREFIX}{os.getpid()}-")
@@ -106,8 +111,8 @@ class Seat:
             self._become("starting", "the worker ended and is started again")
         finally:
             self._worker = None
-            await asyncio.shield(worker.stop())
             self._lose("the worker that evaluated this submission ended")
+            await asyncio.shield(worker.stop())
 
     async def evaluate(self, request: EvaluationRequest, waited_s: float) -> Evaluation:
         """The worker's answer; waits for a worker that is starting, while the request's budget lasts.
@@ -130,11 +135,11 @@ class Seat:
             self.submissions -= 1
 
     async def _ready(self) -> Child:
-        while self._worker is None:
-            if self.state == "failed":
-                raise Unavailable(self.message)
+        while self.state != "failed":
+            if self._worker is not None:
+                return self._worker
             await self.changed.wait()
-        return self._worker
+        raise Unavailable(self.message)
 
     async def _ask(self, worker: Child, request: EvaluationRequest, waited_s: float) -> Evaluation:
         answer: asyncio.Future[Evaluation] = asyncio.get_running_loop().create_future()

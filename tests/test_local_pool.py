@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
+from kernel_env.server import seat
 from kernel_env.server.config import Settings
 from kernel_env.server.local import LocalPool
 from kernel_env.server.outcome import EvaluationRequest, TaskSource
@@ -123,9 +124,30 @@ async def test_health_names_the_device(pool: LocalPool) -> None:
 
 
 @pytest.mark.parametrize(("victim", "budget_s"), [("server.zygote", 120.0), ("server.worker", 1.0)])
-async def test_a_stopped_process_is_replaced(pool: LocalPool, victim: str, budget_s: float) -> None:
+async def test_a_stopped_process_is_replaced(
+    pool: LocalPool, monkeypatch: pytest.MonkeyPatch, victim: str, budget_s: float
+) -> None:
+    monkeypatch.setattr(seat, "STUCK_S", 8.0)
     for pid in find(victim, leaf=False):
         os.kill(pid, signal.SIGSTOP)
     outcome = (await pool.evaluate(request(RIGHT, budget_s))).outcome
     assert outcome.kind in ("passed", "infrastructure")
     assert (await pool.evaluate(request(RIGHT))).outcome.kind == "passed"
+
+
+async def test_closing_answers_everyone(pool: LocalPool) -> None:
+    """The last test here: the module's pool is closed."""
+    (zygote,) = find("server.zygote", leaf=False)
+    running = asyncio.create_task(pool.evaluate(request(ENDLESS)))
+    await until_running(zygote)
+    queued = asyncio.create_task(pool.evaluate(request(RIGHT)))
+    await asyncio.sleep(0)
+    closing = asyncio.create_task(pool.close())
+    for step in (running, queued, asyncio.create_task(pool.evaluate(request(RIGHT)))):
+        outcome = (await asyncio.wait_for(step, 1.0)).outcome
+        assert outcome.kind == "infrastructure"
+        assert outcome.message == "the pool is closed"
+    await closing
+    assert (await pool.evaluate(request(RIGHT))).outcome.kind == "infrastructure"
+    assert await pool.ready(60.0) is None
+    assert pool.health()["state"] == "failed"
