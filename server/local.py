@@ -10,14 +10,13 @@ import asyncio
 import importlib.util
 import os
 import re
-import tempfile
 import time
 from typing import Any
 
 from .config import Settings
-from .folders import remove
+from .folders import sweep
 from .outcome import Device, Evaluation, EvaluationRequest, Infrastructure
-from .seat import FOLDER_PREFIX, DeviceKind, Seat, Signal
+from .seat import DeviceKind, Seat, Signal
 
 
 class LocalPool:
@@ -33,7 +32,7 @@ class LocalPool:
 
     async def start(self) -> None:
         if not self._tasks:
-            await asyncio.to_thread(_sweep)
+            await asyncio.to_thread(sweep)
             self._tasks = [asyncio.create_task(seat.keep()) for seat in self._seats]
 
     async def ready(self, timeout_s: float) -> Device | None:
@@ -84,14 +83,6 @@ class LocalPool:
         """The ready device with the fewest submissions; any other where none is ready."""
         order = {"ready": 0, "starting": 1, "failed": 2}
         return min(self._seats, key=lambda seat: (seat is avoid, order[seat.state], seat.submissions))
-
-
-def _sweep() -> None:
-    """Remove the folders of servers that were killed."""
-    for entry in os.scandir(tempfile.gettempdir()):
-        match = re.fullmatch(rf"{FOLDER_PREFIX}(\d+)-\w+", entry.name)
-        if match and not os.path.exists(f"/proc/{match[1]}") and entry.stat().st_uid == os.getuid():
-            remove(entry.path)
 
 
 def device_kind(settings: Settings) -> DeviceKind:

@@ -10,15 +10,13 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import os
-import tempfile
 import time
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from .child import Child, StartFailed
 from .config import Settings
-from .folders import remove
+from .folders import Claim
 from .frames import FrameError
 from .outcome import Device, Evaluation, EvaluationRequest, Infrastructure
 from .peaks import known, supply, unknown
@@ -29,7 +27,6 @@ START_S = 150.0
 PAUSE_S = 1.0
 STUCK_S = 30.0
 CANCEL_S = 5.0
-FOLDER_PREFIX = "kernel-env-"
 
 DeviceKind = Literal["cuda", "cpu"]
 
@@ -90,11 +87,11 @@ class Seat:
         self._become("failed", reason)
 
     async def _serve(self) -> None:
-        folder = tempfile.mkdtemp(prefix=f"{FOLDER_PREFIX}{os.getpid()}-")
+        claim = await asyncio.to_thread(Claim)
         try:
-            await self._serve_in(folder)
+            await self._serve_in(claim.path)
         finally:
-            await asyncio.shield(asyncio.to_thread(remove, folder))
+            await asyncio.shield(asyncio.to_thread(claim.release))
 
     async def _serve_in(self, folder: str) -> None:
         config = json.dumps({**self._config(), "folder": folder})

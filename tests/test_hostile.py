@@ -14,7 +14,6 @@ import pytest
 import pytest_asyncio
 
 from kernel_env.server.config import Settings
-from kernel_env.server.folders import remove
 from kernel_env.server.local import LocalPool
 from kernel_env.server.outcome import EvaluationRequest, Outcome, TaskSource
 
@@ -227,12 +226,3 @@ async def test_a_dead_candidate_keeps_nobody_busy(pool: LocalPool) -> None:
     assert cpu_s(worker) - before < 0.5
     step.cancel()
     await asyncio.gather(step, return_exceptions=True)
-
-
-def test_a_closed_folder_is_removed(tmp_path: Path) -> None:
-    inner = tmp_path / "a" / "b"
-    inner.mkdir(parents=True)
-    (inner / "file").write_text("x")
-    inner.chmod(0)
-    remove(str(tmp_path / "a"))
-    assert not (tmp_path / "a").exists()
