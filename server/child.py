@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
+from .finish import finish
 from .frames import TRUSTED_CAP, FrameError, Stream
 
 GRACE_S = 3.0
@@ -69,7 +70,7 @@ class Child:
         try:
             hello = await asyncio.wait_for(stream.receive(), timeout_s)
         except BaseException as error:
-            await _end(process, stream)
+            await finish(_end(process, stream))
             if isinstance(error, FrameError):
                 raise StartFailed(f"{name} ended while starting (its error is on stderr)") from None
             if isinstance(error, TimeoutError):
@@ -82,32 +83,42 @@ class Child:
         return self._process.returncode is None and not self._broken
 
     async def ask(
-        self, message: dict[str, Any], fds: Sequence[int] = (), timeout_s: float | None = None
+        self, message: dict[str, Any], fds: Sequence[int] = (), timeout_s: float | None = None, last: str = ""
     ) -> dict[str, Any]:
-        """One request, one reply, in order. Not to be cancelled half-way: shield it.
+        """One request and its reply: the first one, or the first with the key `last`.
 
-        A process that gives no answer in time is killed; that, like any death, is a `FrameError`.
+        A caller that is cancelled leaves; the exchange goes on without it, before any other, so that replies
+        always belong to their requests. A process that gives no answer in time is killed; that, like any death,
+        is a `FrameError`.
         """
-        async with self._asking:
-            try:
-                async with asyncio.timeout(timeout_s):
-                    await self.stream.send(message, fds)
-                    return await self.stream.receive()
-            except FrameError:
-                self._broken = True  # it may take a while to end; nobody is to ask it again
-                raise
-            except TimeoutError:
-                self._broken = True
-                self.kill()
-                raise FrameError(f"the {self.name} gave no answer and was ended") from None
+        await self._asking.acquire()
+        exchange = asyncio.create_task(self._exchange(message, [os.dup(fd) for fd in fds], timeout_s, last))
+        exchange.add_done_callback(lambda done: done.cancelled() or done.exception())
+        return await asyncio.shield(exchange)
 
-    async def receive(self) -> dict[str, Any]:
-        """A further reply to the last request."""
+    async def _exchange(
+        self, message: dict[str, Any], fds: Sequence[int], timeout_s: float | None, last: str
+    ) -> dict[str, Any]:
+        whole = False
         try:
-            return await self.stream.receive()
-        except FrameError:
-            self._broken = True
-            raise
+            if self._broken:
+                raise FrameError(f"the {self.name} is not to be asked any more")
+            async with asyncio.timeout(timeout_s):
+                await self.stream.send(message, fds)
+                reply = await self.stream.receive()
+                while last and last not in reply:
+                    reply = await self.stream.receive()
+            whole = True
+            return reply
+        except TimeoutError:
+            self.kill()
+            raise FrameError(f"the {self.name} gave no answer and was ended") from None
+        finally:
+            if not whole:
+                self._broken = True  # it may take a while to end; nobody is to ask it again
+            for fd in fds:
+                os.close(fd)
+            self._asking.release()
 
     def kill(self) -> None:
         with suppress(ProcessLookupError):

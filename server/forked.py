@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .child import Child
+from .finish import finish
 from .frames import CANDIDATE_CAP, FrameError, Stream
 
 OUTPUT_CAP = 16 << 10
@@ -104,12 +105,17 @@ async def forked(zygote: Child, spec: dict[str, Any]) -> AsyncIterator[Forked]:
     try:
         child = await asyncio.shield(forking)
     except asyncio.CancelledError:
-        await asyncio.shield(_end(zygote, await forking))
+        await finish(_abandon(zygote, forking))
         raise
     try:
         yield child
     finally:
-        await asyncio.shield(_end(zygote, child))
+        await finish(_end(zygote, child))
+
+
+async def _abandon(zygote: Child, forking: asyncio.Future[Forked]) -> None:
+    with suppress(FrameError):
+        await _end(zygote, await forking)
 
 
 async def _fork(zygote: Child, spec: dict[str, Any]) -> Forked:
@@ -117,7 +123,7 @@ async def _fork(zygote: Child, spec: dict[str, Any]) -> Forked:
     output = Output()
     try:
         fds = [theirs.fileno(), output.write, output.write]
-        reply = await zygote.ask({"op": "fork", "id": 0, "spec": spec}, fds, ANSWER_S)
+        reply = await zygote.ask({"op": "fork", "spec": spec}, fds, ANSWER_S)
         child = Forked(reply["pid"], os.pidfd_open(reply["pid"]), ours, output)
     except BaseException:
         ours.close()
@@ -132,7 +138,7 @@ async def _fork(zygote: Child, spec: dict[str, Any]) -> Forked:
 
 async def _end(zygote: Child, child: Forked) -> None:
     try:
-        reply = await zygote.ask({"op": "reap", "id": 0, "pid": child.pid}, timeout_s=ANSWER_S)
+        reply = await zygote.ask({"op": "reap", "pid": child.pid}, timeout_s=ANSWER_S)
         child.status, child.strays = reply["status"], reply["strays"]
     except FrameError:
         child.kill()

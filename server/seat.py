@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 from .child import Child, StartFailed
 from .config import Settings
+from .finish import finish
 from .folders import Claim
 from .frames import FrameError
 from .outcome import Device, Evaluation, EvaluationRequest, Infrastructure
@@ -87,11 +88,11 @@ class Seat:
         self._become("failed", reason)
 
     async def _serve(self) -> None:
-        claim = await asyncio.to_thread(Claim)
+        claim = Claim()
         try:
             await self._serve_in(claim.path)
         finally:
-            await asyncio.shield(asyncio.to_thread(claim.release))
+            await finish(asyncio.to_thread(claim.release))
 
     async def _serve_in(self, folder: str) -> None:
         config = json.dumps({**self._config(), "folder": folder})
@@ -109,7 +110,7 @@ class Seat:
         finally:
             self._worker = None
             self._lose("the worker that evaluated this submission ended")
-            await asyncio.shield(worker.stop())
+            await finish(worker.stop())
 
     async def evaluate(self, request: EvaluationRequest, waited_s: float) -> Evaluation:
         """The worker's answer; waits for a worker that is starting, while the request's budget lasts.
@@ -155,7 +156,7 @@ class Seat:
         finally:
             del self._asked[request.id]
             if not answer.done() or answer.cancelled():
-                await self._cancel(worker, request.id)
+                await finish(self._cancel(worker, request.id))
 
     async def _cancel(self, worker: Child, request_id: str) -> None:
         try:

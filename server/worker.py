@@ -27,6 +27,7 @@ from . import trace
 from .budget import Budget
 from .checks import check
 from .child import Child, StartFailed
+from .finish import finish
 from .folders import remove
 from .forked import Forked, forked
 from .frames import TRUSTED_CAP, FrameError, Stream
@@ -165,17 +166,12 @@ class Worker:
         with budget.timed("queue"):
             judge = await self._ready_judge()
         async with self._forked("run", request, scratch, budget) as child:
-            asking = asyncio.ensure_future(self._ask_judge(judge, request, child, budget))
-            limit_s = sum(self._config[limit] for limit in STAGE_LIMITS.values())
+            asking = asyncio.create_task(self._ask_judge(judge, request, child, budget))
             try:
-                reply = await asyncio.wait_for(asyncio.shield(asking), limit_s + JUDGE_MARGIN_S)
-            except TimeoutError:
-                judge.kill()
-                await asyncio.gather(asking, return_exceptions=True)
-                return _Verdict(Infrastructure(message="the judge gave no verdict in time and was replaced"))
+                reply = await asyncio.shield(asking)
             except asyncio.CancelledError:
                 child.kill()
-                await _settle(judge, asking)
+                await finish(_settle(judge, asking))
                 raise
         budget.durations.update(reply["durations"])
         outcome = Evaluation.model_validate({"outcome": reply["outcome"], "device": self._device}).outcome
@@ -200,11 +196,8 @@ class Worker:
         message: dict[str, Any] = {"task": request.task.model_dump(), "language": request.language}
         message |= {key: self._config[key] for key in keys}
         message |= {limit: budget.limit(self._config[limit]) for limit in STAGE_LIMITS.values()}
-        reply = await judge.ask(message, [child.link.fileno(), child.handle])
-        child.link.close()
-        while "outcome" not in reply:
-            reply = await judge.receive()
-        return reply
+        bound_s = sum(self._config[limit] for limit in STAGE_LIMITS.values()) + JUDGE_MARGIN_S
+        return await judge.ask(message, [child.link.fileno(), child.handle], bound_s, last="outcome")
 
     @asynccontextmanager
     async def _forked(
@@ -220,7 +213,7 @@ class Worker:
                     yield child
             finally:
                 if not zygote.alive:
-                    await asyncio.shield(self._bury(zygote))
+                    await finish(self._bury(zygote))
 
     async def _bury(self, zygote: Child) -> None:
         """Its children died with it; what they had left behind is ours."""
@@ -282,7 +275,7 @@ class Worker:
         try:
             yield folder
         finally:
-            await asyncio.shield(asyncio.to_thread(remove, folder))
+            await finish(asyncio.to_thread(remove, folder))
 
 
 @dataclass(frozen=True)

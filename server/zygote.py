@@ -33,9 +33,9 @@ class Zygote:
             except FrameError:
                 break
             if request["op"] == "fork":
-                self._peer.send({"id": request["id"], "pid": self._fork(request["spec"], fds)})
+                self._peer.send({"pid": self._fork(request["spec"], fds)})
             else:
-                self._peer.send({"id": request["id"], **self._reap(request["pid"])})
+                self._peer.send(self._reap(request["pid"]))
         for pid in list(self._children):
             self._reap(pid)
 
