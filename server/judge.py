@@ -18,6 +18,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import TracebackType
 from typing import Any
 
 import torch
@@ -192,7 +193,14 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     device = torch.device(sys.argv[3])
     worker.send({"hello": True, "device": hardware.describe(device).model_dump()})
+    sys.excepthook = _end_on_error
     serve(worker, device)
+    os._exit(0)  # the interpreter's teardown beside a device context costs time, and can hang
+
+
+def _end_on_error(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    sys.__excepthook__(kind, error, trace)
+    os._exit(1)
 
 
 if __name__ == "__main__":
