@@ -1,13 +1,14 @@
 """The pool on this host: one worker process for each device, the least busy one takes the next submission.
 
-Evaluations that were lost to a fault of ours are tried once more, on another device where there is one; the
-budget goes on counting. How a device's worker is kept is the business of `seat`.
+Evaluations that were lost to a fault of ours are tried once more, on another device where there is one, and alone
+there, as they may be the cause; the budget goes on counting. How a device's worker is kept is for `seat` to know.
 """
 
 from __future__ import annotations
 
 import asyncio
 import importlib.util
+import logging
 import os
 import re
 import time
@@ -16,7 +17,10 @@ from typing import Any
 from .config import Settings
 from .folders import sweep
 from .outcome import Device, Evaluation, EvaluationRequest, Infrastructure
-from .seat import DeviceKind, Seat, Signal
+from .seat import DeviceKind, Seat
+from .wake import Signal
+
+_logger = logging.getLogger(__name__)
 
 
 class LocalPool:
@@ -50,12 +54,16 @@ class LocalPool:
     async def evaluate(self, request: EvaluationRequest) -> Evaluation:
         arrived = time.monotonic()
         seat = self._choose()
-        evaluation = await seat.evaluate(request, 0.0)
-        outcome = evaluation.outcome
-        if isinstance(outcome, Infrastructure) and outcome.retryable:
-            other = self._choose(avoid=seat)
-            again = request.model_copy(update={"id": f"{request.id}-again"})
-            evaluation = await other.evaluate(again, time.monotonic() - arrived)
+        evaluation = await seat.evaluate(request, 0.0, alone=False)
+        first = evaluation.outcome
+        if not isinstance(first, Infrastructure) or not first.retryable:
+            return evaluation
+        again = request.model_copy(update={"id": f"{request.id}-again"})
+        waited_s = time.monotonic() - arrived
+        evaluation = await self._choose(avoid=seat).evaluate(again, waited_s, alone=True)
+        evaluation = _twice(evaluation, first)
+        if evaluation.outcome.kind == "infrastructure":
+            _logger.warning("submission %s: %s", request.id, evaluation.outcome.message)
         return evaluation
 
     def health(self) -> dict[str, Any]:
@@ -83,6 +91,17 @@ class LocalPool:
         """The ready device with the fewest submissions; any other where none is ready."""
         order = {"ready": 0, "starting": 1, "failed": 2}
         return min(self._seats, key=lambda seat: (seat is avoid, order[seat.state], seat.submissions))
+
+
+def _twice(evaluation: Evaluation, first: Infrastructure) -> Evaluation:
+    """No third time: what is lost even while it has a worker to itself may well be the cause."""
+    second = evaluation.outcome
+    if not isinstance(second, Infrastructure):
+        return evaluation
+    reasons = "; ".join(dict.fromkeys([first.message, second.message]))
+    message = f"tried twice, the second time alone on its device: {reasons}"
+    outcome = second.model_copy(update={"message": message, "retryable": False})
+    return evaluation.model_copy(update={"outcome": outcome})
 
 
 def device_kind(settings: Settings) -> DeviceKind:

@@ -11,10 +11,12 @@ import asyncio
 import json
 import logging
 import time
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from .child import Child, StartFailed
+from .company import Company
 from .config import Settings
 from .finish import finish
 from .folders import Claim
@@ -22,6 +24,7 @@ from .frames import FrameError
 from .outcome import Device, Evaluation, EvaluationRequest, Infrastructure
 from .peaks import known, supply, unknown
 from .sandbox import trusted_environment
+from .wake import Signal
 
 START_TRIES = 3
 START_S = 150.0
@@ -36,20 +39,6 @@ _logger = logging.getLogger(__name__)
 
 class Unavailable(RuntimeError):
     """No worker serves this device any more; the text says why."""
-
-
-class Signal:
-    """Wakes everyone who waits at the moment it is set."""
-
-    def __init__(self) -> None:
-        self._event = asyncio.Event()
-
-    def set(self) -> None:
-        self._event.set()
-        self._event = asyncio.Event()
-
-    async def wait(self) -> None:
-        await self._event.wait()
 
 
 @dataclass
@@ -67,6 +56,7 @@ class Seat:
     restarts: int = 0
     _worker: Child | None = None
     _asked: dict[str, asyncio.Future[Evaluation]] = field(default_factory=dict)
+    _company: Company = field(default_factory=Company)
 
     async def keep(self) -> None:
         """Keep a worker running until cancelled."""
@@ -112,23 +102,24 @@ class Seat:
             self._lose("the worker that evaluated this submission ended")
             await finish(worker.stop())
 
-    async def evaluate(self, request: EvaluationRequest, waited_s: float) -> Evaluation:
+    async def evaluate(self, request: EvaluationRequest, waited_s: float, alone: bool) -> Evaluation:
         """The worker's answer; waits for a worker that is starting, while the request's budget lasts.
 
-        `waited_s` of it have passed already.
+        `waited_s` of it have passed already. `alone`: not while the worker has other submissions.
         """
         arrived = time.monotonic() - waited_s
         self.submissions += 1
         try:
-            async with asyncio.timeout(max(request.budget_s - waited_s, 0.0)):
-                worker = await self._ready()
+            async with AsyncExitStack() as place:
+                async with asyncio.timeout(max(request.budget_s - waited_s, 0.0)):
+                    await place.enter_async_context(self._company.join(alone))
+                    worker = await self._ready()
+                return await self._ask(worker, request, time.monotonic() - arrived)
         except TimeoutError:
             message = f"no worker was ready within the step's {request.budget_s:.3g} s"
             return self._fault(message, retryable=False)
         except Unavailable as error:
             return self._fault(str(error), retryable=True)
-        else:
-            return await self._ask(worker, request, time.monotonic() - arrived)
         finally:
             self.submissions -= 1
 

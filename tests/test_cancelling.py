@@ -17,7 +17,8 @@ from kernel_env.server.config import Settings
 from kernel_env.server.finish import finish
 from kernel_env.server.forked import forked
 from kernel_env.server.outcome import EvaluationRequest, TaskSource
-from kernel_env.server.seat import Seat, Signal
+from kernel_env.server.seat import Seat
+from kernel_env.server.wake import Signal
 from kernel_env.server.worker import Worker
 
 from .processes import descendants, find, until_running

@@ -152,6 +152,27 @@ async def test_what_escapes_a_candidate_ends_with_it(pool: LocalPool, end: str) 
     assert find("server.worker") == [worker]
 
 
+KILL_WORKER = (
+    "os = reach('os')\n"
+    "        stat = reach('pathlib').Path(f'/proc/{os.getppid()}/stat').read_text()\n"
+    "        os.kill(int(stat.rsplit(')', 1)[1].split()[1]), 9)\n"
+    "        reach('time').sleep(1000)\n"
+)
+
+
+@asynchronous
+async def test_what_kills_the_worker_takes_no_other_submission_with_it(pool: LocalPool) -> None:
+    killing = asyncio.create_task(judge(pool, when_run(KILL_WORKER)))
+    await asyncio.sleep(0.2)
+    others = await asyncio.gather(*(judge(pool, RIGHT) for _ in range(2)))
+    assert [outcome.kind for outcome in others] == ["passed", "passed"]
+    outcome = await killing
+    assert outcome.kind == "infrastructure"
+    assert not outcome.retryable
+    assert "twice" in outcome.message
+    assert (await judge(pool, RIGHT)).kind == "passed"
+
+
 # Modules in the folder that our processes run in, and in what was once the zygote's home.
 PLANT = f"""
 code = "import os; open(os.path.join({{!r}}, 'imported-by-' + str(os.getpid())), 'w')"

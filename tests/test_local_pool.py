@@ -146,7 +146,7 @@ async def test_closing_answers_everyone(pool: LocalPool) -> None:
     for step in (running, queued, asyncio.create_task(pool.evaluate(request(RIGHT)))):
         outcome = (await asyncio.wait_for(step, 1.0)).outcome
         assert outcome.kind == "infrastructure"
-        assert outcome.message == "the pool is closed"
+        assert "the pool is closed" in outcome.message
     await closing
     assert (await pool.evaluate(request(RIGHT))).outcome.kind == "infrastructure"
     assert await pool.ready(60.0) is None
