@@ -32,6 +32,8 @@ class Row:
     runtime_ms: float | None = None
     t_min_ms: float | None = None
     samples: int | None = None
+    clock: str | None = None
+    launch_bound: bool | None = None
     peak_bytes: int | None = None
     seconds: float = 0.0
 
@@ -98,6 +100,8 @@ def _row(task: Task, evaluation: Evaluation, seconds: float) -> Row:
         runtime_ms=timing.runtime_ms if timing else None,
         t_min_ms=roofline.t_min_ms if roofline else None,
         samples=timing.samples if timing else None,
+        clock=timing.clock if timing else None,
+        launch_bound=timing.launch_bound if timing else None,
         peak_bytes=evaluation.peak_bytes,
         seconds=seconds,
     )

@@ -23,6 +23,7 @@ from .trials import settle
 
 GATE_SHARE = 0.95
 GATE_MS = 0.06
+GAPS_SHARE = 0.25  # the more kernels a call has, the more the gaps between them vary
 EXPOSED_SHARE = 0.8
 QUEUED_HOST_MS = 4.0
 WALL_SHARE = 0.8
@@ -37,6 +38,8 @@ class Bound(Protocol):
 
     def judged(self, claimed_ms: float) -> float | None:
         """None if a call can have taken `claimed_ms`, else the judge's own figure (ms)."""
+
+    def close(self) -> None: ...
 
 
 class GateBound:
@@ -63,10 +66,14 @@ class GateBound:
             return None
         return statistics.median((self._net(p) - GATE_MS / 2) / p.calls for p in self._passages)
 
+    def close(self) -> None:
+        self._gate.close()
+
     def _least(self, passage: Passage) -> float:
         """What a call must at least have taken (ms)."""
         if passage.queued:
-            return (GATE_SHARE * self._net(passage) - GATE_MS) / passage.calls
+            gaps_ms = GAPS_SHARE * self._host_ms
+            return (GATE_SHARE * self._net(passage) - GATE_MS) / passage.calls - gaps_ms
         return EXPOSED_SHARE * self._net(passage) / passage.calls - self._hidden_ms - self._host_ms
 
     def _net(self, passage: Passage) -> float:
@@ -98,6 +105,9 @@ class WallBound:
         if claimed_ms >= WALL_SHARE * (_quick(self._walls) - overhead_ms) / self._calls:
             return None
         return (statistics.median(self._walls) - copies_ms) / self._calls
+
+    def close(self) -> None:
+        pass
 
 
 def _quick(times: Sequence[float]) -> float:

@@ -26,10 +26,11 @@ from . import driver, trace
 from .frames import TRUSTED_CAP, FrameError, Peer
 from .guard import DispatchGuard, GuardViolation, forbid_graphs
 from .laps import Stopwatch
-from .layout import DONE_OFFSET, GATE_OFFSET, Slot, dtype_name, flatten, load, unflatten
+from .layout import Slot, dtype_name, flatten, load, unflatten
 from .memory import Region, open_region
 from .preload import CompilerError, triton_errors
 from .sandbox import confine
+from .words import Words
 
 BUILD_NICENESS = 10
 
@@ -54,6 +55,7 @@ class Candidate:
             forbid_graphs(self._guard)
         self._stopwatch = Stopwatch(device)
         self._region: Region | None = None
+        self._words: Words | None = None
         self._module: ModuleType | None = None
         self._model: Any = None
 
@@ -153,17 +155,23 @@ class Candidate:
         )
         return {"laps": laps.device, "host": laps.host}
 
+    def on_gate(self, request: dict[str, Any], fds: list[int]) -> dict[str, Any]:
+        self._words = Words.open(fds.pop(0))
+        self._words.register()
+        return {}
+
     def on_queue(self, request: dict[str, Any], fds: list[int]) -> dict[str, Any]:
         """Queue calls on the device behind the judge's gate; nothing is waited for (see `gate`)."""
-        stream, region = torch.cuda.current_stream(self._device), self._mapped()
-        driver.wait_for(stream, region.typed(GATE_OFFSET, 1, torch.int32), request["value"])
+        assert self._words is not None
+        stream = torch.cuda.current_stream(self._device)
+        driver.wait_for(stream, self._words.gate_address, request["value"])
         for entry in request["sets"]:
             self._deliver(entry["outputs"], self._forward(self._inputs(entry["inputs"])))
         everything = torch.cuda.Event()
         everything.record()
         driver.record(everything, self._device)
         stream.wait_event(everything)
-        driver.write(stream, region.typed(DONE_OFFSET, 1, torch.int32), request["value"])
+        driver.write(stream, self._words.done_address, request["value"])
         return {}
 
     def on_drain(self, request: dict[str, Any], fds: list[int]) -> dict[str, Any]:

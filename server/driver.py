@@ -1,7 +1,7 @@
 """The few calls of the CUDA driver that torch does not expose, by ctypes, on the context torch made current.
 
-Device memory that other processes may open, stream operations on words of memory, and events over a whole
-context. Every call that fails raises `DriverError`. Imports torch; used by judge and candidate only.
+Device memory that other processes may open, streams that wait for and write words of memory, and events over a
+whole context. Every call that fails raises `DriverError`. Imports torch; used by judge and candidate only.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import torch
 
 OUT_OF_MEMORY = 2
 _REACHED = 0  # CU_STREAM_WAIT_VALUE_GEQ: (int32)(word - value) >= 0
+_DEVICE_MAP = 2  # CU_MEMHOSTREGISTER_DEVICEMAP
 _LAZY_PEER_ACCESS = 1  # CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS, the only flag there is
 
 
@@ -69,22 +70,38 @@ def import_(handle: bytes) -> int:
     return pointer.value
 
 
-def wait_for(stream: torch.cuda.Stream, word: torch.Tensor, value: int) -> None:
-    """Work queued on `stream` after this waits until the 32-bit `word` in device memory reaches `value`."""
-    code = _library().cuStreamWaitValue32_v2(*_operands(stream, word, value), ctypes.c_uint(_REACHED))
+def register(address: int, size: int) -> int:
+    """Let the device reach host memory; its address there."""
+    host, device = ctypes.c_void_p(address), ctypes.c_uint64()
+    _check(
+        _library().cuMemHostRegister_v2(host, ctypes.c_size_t(size), ctypes.c_uint(_DEVICE_MAP)),
+        "cuMemHostRegister",
+    )
+    _check(
+        _library().cuMemHostGetDevicePointer_v2(ctypes.byref(device), host, ctypes.c_uint(0)),
+        "cuMemHostGetDevicePointer",
+    )
+    return device.value
+
+
+def unregister(address: int) -> None:
+    _check(_library().cuMemHostUnregister(ctypes.c_void_p(address)), "cuMemHostUnregister")
+
+
+def wait_for(stream: torch.cuda.Stream, address: int, value: int) -> None:
+    """Work queued on `stream` after this waits until the 32-bit word at `address` reaches `value`."""
+    code = _library().cuStreamWaitValue32_v2(*_operands(stream, address, value), ctypes.c_uint(_REACHED))
     _check(code, "cuStreamWaitValue32")
 
 
-def write(stream: torch.cuda.Stream, word: torch.Tensor, value: int) -> None:
-    """Set `word` to `value` once everything queued on `stream` before is done."""
-    _check(
-        _library().cuStreamWriteValue32_v2(*_operands(stream, word, value), ctypes.c_uint(0)),
-        "cuStreamWriteValue32",
-    )
+def write(stream: torch.cuda.Stream, address: int, value: int) -> None:
+    """Set the word at `address` to `value` once everything queued on `stream` before is done."""
+    code = _library().cuStreamWriteValue32_v2(*_operands(stream, address, value), ctypes.c_uint(0))
+    _check(code, "cuStreamWriteValue32")
 
 
-def _operands(stream: torch.cuda.Stream, word: torch.Tensor, value: int) -> tuple[object, ...]:
-    return ctypes.c_void_p(stream.cuda_stream), ctypes.c_uint64(word.data_ptr()), ctypes.c_uint32(value)
+def _operands(stream: torch.cuda.Stream, address: int, value: int) -> tuple[object, ...]:
+    return ctypes.c_void_p(stream.cuda_stream), ctypes.c_uint64(address), ctypes.c_uint32(value)
 
 
 def record(event: torch.cuda.Event, device: torch.device) -> None:

@@ -1,11 +1,12 @@
 """The judge's own clock over a candidate's calls: queued on the device behind a gate that the judge opens.
 
-A candidate queues calls on sets whose inputs it has not got yet, behind a word of shared device memory, and
-reports; then its process is stopped. The judge starts its own timer, writes the inputs, opens the gate, and stops
-the timer when the candidate's last word says that all is done. So the time is the device's, whatever the host
-does, and out of the candidate's reach: it can only be longer than the work. Outputs are digested at that moment,
-before anything that comes late could land. A candidate that can't queue its calls (it waits for the device, or
-launches more than the queue holds) gets an open gate and a time that holds its host's share: `queued` is False.
+A candidate queues calls on sets whose inputs it has not got yet, behind a word of shared memory, and reports; then
+its process is stopped. The judge starts its own timer, writes the inputs, opens the gate, and stops the timer when
+the candidate's last word says that all is done. So the time is the device's, whatever the candidate's host does,
+and out of the candidate's reach: opening the gate itself brings it nothing, as the inputs come later, and saying
+done too early leaves outputs that are not there, since they are digested at that moment. A candidate that can't
+queue its calls (it waits for the device, or launches more than the queue holds) gets an open gate and a time that
+holds its host's share: `queued` is False.
 """
 
 from __future__ import annotations
@@ -16,13 +17,14 @@ from dataclasses import dataclass
 
 import torch
 
-from . import driver
 from .link import CandidateLink, Ended
 from .mailbox import InputSet, Mailbox
 from .outcome import TimedOut
+from .words import Words
 
 QUEUE_S = 0.25
-POLL_S = 50e-6
+SPIN_S = 0.5
+POLL_S = 200e-6
 LONGEST_S = 2.0
 
 
@@ -37,14 +39,16 @@ class Passage:
 
 
 class Gate:
-    """Times blocks of one candidate; holds two streams of the judge's context."""
+    """Times blocks of one candidate."""
 
     def __init__(self, link: CandidateLink, mailbox: Mailbox, device: torch.device) -> None:
         self._link = link
         self._mailbox = mailbox
         self._device = device
-        self._release = torch.cuda.Stream(device)
+        self._words = Words.create()
+        self._words.register()  # what a device may reach slows small kernels, so both sides have it
         self._value = 0
+        link.call("gate", [self._words.fd])
 
     def run(self, entries: Sequence[InputSet], host_ms: float, expected_ms: float) -> Passage:
         """`entries` hold private inputs and poisoned slots; `host_ms` is what one call may take to queue.
@@ -52,41 +56,34 @@ class Gate:
         Raises `Ended` when the candidate fails or is not done long after `expected_ms`.
         """
         self._value += 1
-        queued = self._link.start(
-            "queue", self._wait_s(host_ms * len(entries)), sets=_places(entries), value=self._value
-        )
-        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        stream = torch.cuda.current_stream(self._device)
+        sets = [{"inputs": entry.inputs, "outputs": entry.outputs} for entry in entries]
+        wait_s = QUEUE_S + 4e-3 * host_ms * len(entries)
+        queued = self._link.start("queue", wait_s, sets=sets, value=self._value)
         torch.cuda.synchronize(self._device)
-        start.record()
+        start = time.perf_counter()
         for entry in entries:
             self._mailbox.share(entry)
-        driver.write(stream, self._mailbox.gate, self._value)
-        driver.wait_for(stream, self._mailbox.done, self._value)
-        end.record()
-        digests = [self._mailbox.digest(entry) for entry in entries]
-        try:
-            if not queued:
-                self._link.finish()
-            self._await(end, max(LONGEST_S, 20e-3 * expected_ms * len(entries)))
-        finally:
-            # Whatever happened, no work of the judge's waits for a word that never comes.
-            driver.write(self._release, self._mailbox.done, self._value)
         torch.cuda.synchronize(self._device)
+        self._words.open_gate(self._value)
+        if not queued:
+            self._link.finish()
+        self._await(max(LONGEST_S, 20e-3 * expected_ms * len(entries)))
+        elapsed_ms = (time.perf_counter() - start) * 1e3
+        digests = [self._mailbox.digest(entry) for entry in entries]
         self._link.call("drain")
-        return Passage(start.elapsed_time(end), len(entries), queued, [int(digest) for digest in digests])
+        return Passage(elapsed_ms, len(entries), queued, [int(digest) for digest in digests])
 
-    def _wait_s(self, queueing_ms: float) -> float:
-        return QUEUE_S + 4e-3 * queueing_ms
+    def _await(self, limit_s: float) -> None:
+        started = time.perf_counter()
+        while self._words.done() != self._value:
+            waited = time.perf_counter() - started
+            if waited > limit_s:
+                self._link.call("drain")  # an error of the device shows here, and so does an endless kernel
+                raise Ended(
+                    TimedOut(stage="timing", seconds=limit_s, message="calls that were queued never ended")
+                )
+            if waited > SPIN_S:
+                time.sleep(POLL_S)
 
-    def _await(self, end: torch.cuda.Event, limit_s: float) -> None:
-        deadline = time.monotonic() + min(limit_s, max(self._link.left_s, 0.0))
-        while not end.query():
-            if time.monotonic() > deadline:
-                self._link.call("drain")  # an error of the device shows here
-                raise Ended(TimedOut(stage="timing", seconds=limit_s, message="the queued calls did not end"))
-            time.sleep(POLL_S)
-
-
-def _places(entries: Sequence[InputSet]) -> list[dict[str, object]]:
-    return [{"inputs": entry.inputs, "outputs": entry.outputs} for entry in entries]
+    def close(self) -> None:
+        self._words.close()

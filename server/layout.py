@@ -14,11 +14,6 @@ import torch
 
 from .memory import ALIGNMENT, Region
 
-# A region begins with two words on lines of their own: the gate's, and the one that says done.
-GATE_OFFSET = 0
-DONE_OFFSET = ALIGNMENT
-CONTROL_BYTES = 2 * ALIGNMENT
-
 
 class LayoutError(TypeError):
     """A value that can't be handed to another process."""

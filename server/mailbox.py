@@ -10,15 +10,15 @@ from typing import Any
 
 import torch
 
-from . import memory
+from . import hardware, memory
 from .compare import same_bytes
-from .layout import CONTROL_BYTES, DONE_OFFSET, GATE_OFFSET, Slot, flatten, load, place, raw, store
+from .layout import Slot, flatten, load, place, raw, store
 from .reference import Reference, TaskFault, describe
 
 SETS = 16
 DEVICE_BUDGET = 1 << 30
 HOST_BUDGET = 64 << 20
-PAIR_BUDGET = 8 << 30
+PAIR_SHARE = 0.2
 
 
 class InputSet:
@@ -45,7 +45,7 @@ class Mailbox:
         if not expected:
             raise TaskFault("the reference returns no tensor")
         state = reference.state()
-        slots, start = place(list(state.values()), CONTROL_BYTES)
+        slots, start = place(list(state.values()))
         self.state = dict(zip(state, slots, strict=True))
         probe = InputSet(start, self._skeleton, sample, out_skeleton, expected)
         self.sets = [probe]
@@ -53,18 +53,6 @@ class Mailbox:
             self.sets.append(InputSet(self.sets[-1].end, self._skeleton, sample, out_skeleton, expected))
         self.region = memory.create(self.sets[-1].end, reference.device)
         store(list(state.values()), slots, self.region)
-        self.gate.zero_()
-        self.done.zero_()
-
-    @property
-    def gate(self) -> torch.Tensor:
-        """The word that lets queued calls begin (see `gate`)."""
-        return self.region.typed(GATE_OFFSET, 1, torch.int32)
-
-    @property
-    def done(self) -> torch.Tensor:
-        """The word that says that they are done."""
-        return self.region.typed(DONE_OFFSET, 1, torch.int32)
 
     @property
     def output_bytes(self) -> int:
@@ -119,9 +107,10 @@ class Mailbox:
 
 
 def _set_count(size: int, device: torch.device) -> int:
+    """Two sets at least, so that contents alternate, where they take no more than a share of the memory."""
     budget = DEVICE_BUDGET if device.type == "cuda" else HOST_BUDGET
     count = min(SETS, budget // max(size, 1))
-    return max(count, 2 if 2 * size <= PAIR_BUDGET else 1)
+    return max(count, 2 if 2 * size <= PAIR_SHARE * hardware.memory_bytes(device) else 1)
 
 
 def _rebased(slots: list[Slot]) -> list[Slot]:

@@ -77,15 +77,20 @@ def open_region(handle: dict[str, Any], fds: list[int], device: torch.device) ->
     return Region(torch.frombuffer(pages, dtype=torch.uint8), handle, ())
 
 
-def _create_host(size: int) -> Region:
+def sealed_pages(size: int) -> tuple[int, mmap.mmap]:
+    """Host memory to share: its descriptor, and the pages mapped here."""
     fd = os.memfd_create("kernel_env", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
         os.posix_fallocate(fd, 0, size)
         fcntl.fcntl(fd, _F_ADD_SEALS, _SEALS)
-        pages = mmap.mmap(fd, size)
+        return fd, mmap.mmap(fd, size)
     except OSError as error:
         os.close(fd)
         raise MemoryFault(f"host memory for {size} bytes: {error.strerror}", exhausted=True) from error
+
+
+def _create_host(size: int) -> Region:
+    fd, pages = sealed_pages(size)
     return Region(torch.frombuffer(pages, dtype=torch.uint8), {"size": size}, (fd,))
 
 

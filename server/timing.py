@@ -11,6 +11,7 @@ from __future__ import annotations
 import secrets
 import statistics
 import time
+from contextlib import closing
 from dataclasses import replace
 
 from .blocks import Blocks
@@ -26,7 +27,7 @@ NARROW = 0.005
 CHECK_EVERY = 5
 WARM_S = 0.3
 BOUND_EVERY = 4
-HOLD_SHARE = 1.25
+HOLD_SHARE = 1.6
 HOLD_MS = 0.06
 LONGEST_HOLD_MS = 50.0
 
@@ -44,7 +45,11 @@ class Contest:
     def run(self, budget_s: float) -> Timing:
         """Raises `Ended` when a timed output is wrong or the candidate fails."""
         hold_ms, bound = self._prepare(self._warm())
-        hold = int(hold_ms * cycles_per_ms(self._sides.device)) if self._cuda else 0
+        with closing(bound):
+            self._measure(bound, int(hold_ms * cycles_per_ms(self._sides.device)) if self._cuda else 0, budget_s)
+            return self._verdict(bound)
+
+    def _measure(self, bound: Bound, hold: int, budget_s: float) -> None:
         started = time.monotonic()
         while len(self._blocks) < MAX_BLOCKS:
             self._block(hold)
@@ -55,7 +60,6 @@ class Contest:
                 continue
             if len(self._blocks) >= 2 and (spent > budget_s or self._narrow()):
                 break
-        return self._verdict(bound)
 
     def _warm(self) -> float:
         """Both sides by time, so that clocks have ramped and code is loaded; the reference's host time (ms)."""
@@ -63,11 +67,11 @@ class Contest:
         hosts: list[float] = []
         while not hosts or time.monotonic() < deadline:
             entries = self._sides.refill()
-            self._sides.claim(entries)
+            self._sides.claim(entries, self._cuda)
             digests = self._sides.digests(entries)
-            hosts.append(statistics.median(self._sides.answer(entries).host))
+            hosts.append(statistics.median(self._sides.answer(entries, self._cuda).host))
             self._sides.verify(entries, digests)
-        return min(hosts)
+        return statistics.median(hosts)
 
     def _prepare(self, host_ms: float) -> tuple[float, Bound]:
         if not self._cuda:

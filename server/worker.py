@@ -266,7 +266,9 @@ class Worker:
 
     def _device_environment(self) -> dict[str, str]:
         index = self._config["index"] if self._config["device"] == "cuda" else ""
-        return {"CUDA_VISIBLE_DEVICES": index, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+        # Longer launch queues: networks of many small kernels fit in whole (see `laps`, `gate`).
+        queues = {"CUDA_SCALE_LAUNCH_QUEUES": "4x"}
+        return {"CUDA_VISIBLE_DEVICES": index, "CUDA_DEVICE_ORDER": "PCI_BUS_ID", **queues}
 
     @asynccontextmanager
     async def _temporary(self, prefix: str) -> AsyncIterator[str]:
