@@ -76,11 +76,12 @@ async def audit(
 
 
 def _request(task: Task, device: Device, budget_s: float) -> EvaluationRequest:
+    source = TaskSource(id=task.id, source=task.source, hash=task.hash)
     return EvaluationRequest(
         id=f"audit-{task.id}",
-        task=TaskSource(id=task.id, source=task.source, hash=task.hash),
+        task=source,
         language="cuda" if device.kind == "cuda" else "cpp",
-        code=f"{task.source}\n\nModelNew = Model\n",
+        code=source.as_submission,
         budget_s=budget_s,
         mode="audit",
     )

@@ -1,8 +1,10 @@
-"""Blocks of timed calls: fresh contents, the candidate's claim, the reference's answer, and verification.
+"""Blocks of timed calls: fresh contents, what either side claims for its calls, what is expected, verification.
 
 The acts that timing is made of, in no order of their own: see `timing` for the loop and `bounds` for the judge's
-clock. Outputs are digested when the candidate says that it is done and compared once the reference has answered,
-so that what is written late shows, whichever side goes first.
+clock. The reference is timed in a twin, a process of the same kind as the candidate's, so that what a process
+costs or gains is alike on both sides; what is expected the judge computes itself. A candidate's outputs are
+digested when it says that it is done and compared afterwards, so that what is written late shows. Right answers
+never enter the shared memory while a candidate may still be asked for them.
 """
 
 from __future__ import annotations
@@ -10,15 +12,12 @@ from __future__ import annotations
 import secrets
 from collections.abc import Sequence
 
-import torch
-
-from .laps import Laps, Stopwatch
-from .layout import flatten
-from .link import CandidateLink, Ended
+from .laps import Laps
+from .link import CandidateLink, Ended, TwinLink
 from .mailbox import InputSet, Mailbox
 from .outcome import Crashed, WrongOutput
 from .reference import Reference
-from .trials import make_room, settle
+from .trials import expected_outputs, make_room, settle
 from .verify import Verifier
 
 HOST_VERIFIED = 2
@@ -27,16 +26,20 @@ HOST_VERIFIED = 2
 class Blocks:
     """Both sides of one contest. A block is one call on each of some sets."""
 
-    def __init__(self, link: CandidateLink, reference: Reference, mailbox: Mailbox, verifier: Verifier) -> None:
-        self.link = link
+    def __init__(
+        self,
+        candidate: CandidateLink,
+        twin: TwinLink,
+        reference: Reference,
+        mailbox: Mailbox,
+        verifier: Verifier,
+    ) -> None:
+        self.candidate = candidate
+        self.twin = twin
         self.mailbox = mailbox
         self.device = reference.device
         self._reference = reference
         self._verifier = verifier
-        self._stopwatch = Stopwatch(reference.device)
-        for entry in self.refill():
-            _, outputs = flatten(reference(entry.private))
-            entry.expected = [torch.zeros(o.shape, dtype=o.dtype, device=o.device) for o in outputs]
 
     def refill(self, count: int | None = None, share: bool = True) -> list[InputSet]:
         """Fresh contents in `count` sets (all by default), in random order; output slots poisoned."""
@@ -47,27 +50,25 @@ class Blocks:
             if share:
                 self.mailbox.share(entry)
             self.mailbox.poison(entry)
-        settle(self.device)
         return entries
 
     def claim(self, entries: Sequence[InputSet], flush: bool = False, hold: int = 0) -> Laps:
         """The candidate's calls, and what it claims for each; raises `Ended`."""
-        settle(self.device)
-        sets = [{"inputs": entry.inputs, "outputs": entry.outputs} for entry in entries]
-        reply = self.link.call("time", sets=sets, flush=flush, hold=hold)
-        return Laps(_laps(reply.get("laps"), len(sets)), _laps(reply.get("host"), len(sets)))
+        self._make_room()
+        return _time(self.candidate, entries, flush, hold, keep=True)
 
-    def answer(self, entries: Sequence[InputSet], flush: bool = False, hold: int = 0) -> Laps:
-        """The reference's calls on the same sets: what is expected, and how long each took."""
-        if make_room(self.device):
-            self._reference(entries[0].private)  # memory that was given back is taken again, untimed
-        return self._stopwatch.laps(
-            lambda index: self._reference(entries[index].private),
-            lambda index, result: _keep(entries[index], result),
-            range(len(entries)),
-            flush,
-            hold,
-        )
+    def reference(
+        self, entries: Sequence[InputSet], flush: bool = False, hold: int = 0, keep: bool = False
+    ) -> Laps:
+        """The reference's calls in its twin; its outputs are of no use, and `keep` is for what keeping costs."""
+        if self._make_room():
+            _time(self.twin, entries, False, 0, keep=False)  # memory that was given back is taken again
+        return _time(self.twin, entries, flush, hold, keep)
+
+    def restore(self, entries: Sequence[InputSet]) -> None:
+        """The shared inputs as they were: a reference may change its own."""
+        for entry in entries:
+            self.mailbox.share(entry)
 
     def digests(self, entries: Sequence[InputSet]) -> list[int]:
         return [int(digest) for digest in [self.mailbox.digest(entry) for entry in entries]]
@@ -77,16 +78,27 @@ class Blocks:
         count = len(entries) if self.device.type == "cuda" else min(HOST_VERIFIED, len(entries))
         pairs = list(zip(entries, digests, strict=True))
         for entry, digest in secrets.SystemRandom().sample(pairs, count):
+            entry.expected = expected_outputs(self._reference, entry.private)
             problem = self._verifier.problem(self.mailbox, entry)
+            entry.expected = []
             if problem is None and int(self.mailbox.digest(entry)) != digest:
                 problem = "the output was written after the call had ended"
             if problem is not None:
                 raise Ended(WrongOutput(stage="timing", message=f"in a timed call: {problem}"))
 
+    def _make_room(self) -> bool:
+        """The judge is done and caches nothing that a process may come to lack; did the twin give memory back?"""
+        settle(self.device)
+        if not make_room(self.device):
+            return False
+        self.twin.call("trim")
+        return True
 
-def _keep(entry: InputSet, result: object) -> None:
-    for target, source in zip(entry.expected, flatten(result)[1], strict=True):
-        target.copy_(source)
+
+def _time(link: CandidateLink, entries: Sequence[InputSet], flush: bool, hold: int, keep: bool) -> Laps:
+    sets = [{"inputs": entry.inputs, "outputs": entry.outputs} for entry in entries]
+    reply = link.call("time", sets=sets, flush=flush, hold=hold, keep=keep)
+    return Laps(_laps(reply.get("laps"), len(sets)), _laps(reply.get("host"), len(sets)))
 
 
 def _laps(value: object, count: int) -> list[float]:

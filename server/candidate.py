@@ -146,9 +146,10 @@ class Candidate:
     def on_time(self, request: dict[str, Any], fds: list[int]) -> dict[str, Any]:
         sets = [self._inputs(entry["inputs"]) for entry in request["sets"]]
         slots = [entry["outputs"] for entry in request["sets"]]
+        keep = request["keep"]
         laps = self._stopwatch.laps(
             lambda index: self._forward(sets[index]),
-            lambda index, result: self._deliver(slots[index], result),
+            lambda index, result: self._deliver(slots[index], result) if keep else None,
             range(len(sets)),
             request["flush"],
             request["hold"],
@@ -172,6 +173,10 @@ class Candidate:
         driver.record(everything, self._device)
         stream.wait_event(everything)
         driver.write(stream, self._words.done_address, request["value"])
+        return {}
+
+    def on_trim(self, request: dict[str, Any], fds: list[int]) -> dict[str, Any]:
+        torch.cuda.empty_cache()
         return {}
 
     def on_drain(self, request: dict[str, Any], fds: list[int]) -> dict[str, Any]:

@@ -84,10 +84,6 @@ def register(address: int, size: int) -> int:
     return device.value
 
 
-def unregister(address: int) -> None:
-    _check(_library().cuMemHostUnregister(ctypes.c_void_p(address)), "cuMemHostUnregister")
-
-
 def wait_for(stream: torch.cuda.Stream, address: int, value: int) -> None:
     """Work queued on `stream` after this waits until the 32-bit word at `address` reaches `value`."""
     code = _library().cuStreamWaitValue32_v2(*_operands(stream, address, value), ctypes.c_uint(_REACHED))

@@ -46,7 +46,6 @@ class Gate:
         self._mailbox = mailbox
         self._device = device
         self._words = Words.create()
-        self._words.register()  # what a device may reach slows small kernels, so both sides have it
         self._value = 0
         link.call("gate", [self._words.fd])
 

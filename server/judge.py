@@ -19,15 +19,16 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
 from . import floors, hardware, peaks, roofline, sandbox
 from .blocks import Blocks
+from .construct import construct
 from .frames import CANDIDATE_CAP, TRUSTED_CAP, FrameError, Peer
 from .layout import LayoutError
-from .link import CandidateLink, Ended
+from .link import CandidateLink, Ended, TwinLink
 from .mailbox import Mailbox
 from .memory import MemoryFault
 from .outcome import ImpossibleTiming, Infrastructure, Outcome, Passed, Roofline, Timing
@@ -41,13 +42,23 @@ INTERPRETED = (
     " the result is checked, the time is not measured"
 )
 
+Link = TypeVar("Link", bound=CandidateLink)
+
 
 class Evaluation:
     """One submission's way through the judge."""
 
-    def __init__(self, request: dict[str, Any], link: CandidateLink, device: torch.device, report: Peer) -> None:
+    def __init__(
+        self,
+        request: dict[str, Any],
+        link: CandidateLink,
+        twin: TwinLink | None,
+        device: torch.device,
+        report: Peer,
+    ) -> None:
         self._request = request
         self._link = link
+        self._twin = twin
         self._device = device
         self._report = report
         self._mailbox: Mailbox | None = None
@@ -77,18 +88,19 @@ class Evaluation:
     def _run(self) -> Outcome:
         with self._stage("candidate"):
             reference, mailbox = self._prepare()
-            self._link.greet()
-            note = self._construct(reference, mailbox)
+            note = construct(self._link, reference, mailbox, self._request["build_timeout_s"])
         with self._stage("correctness"):
             self._link.enter("correctness", self._request["correctness_timeout_s"])
             verifier = Verifier(reference, self._request["atol"], self._request["rtol"])
             self.seeds += [secrets.randbits(62) for _ in reference.extras.inputs]
             run_trials(self._link, reference, mailbox, verifier, self.seeds[1:], note)
-        if self._device.type == "cpu" and self._request["language"] == "triton":
+        if self._twin is None:
             return Passed(note=INTERPRETED)
         with self._stage("timing"):
-            self._link.enter("timing", self._request["timing_timeout_s"])
-            contest = Contest(Blocks(self._link, reference, mailbox, verifier))
+            construct(self._twin, reference, mailbox, self._request["build_timeout_s"])
+            for link in (self._twin, self._link):
+                link.enter("timing", self._request["timing_timeout_s"])
+            contest = Contest(Blocks(self._link, self._twin, reference, mailbox, verifier))
             timing: Timing = contest.run(self._request["timing_budget_s"])
         return self._doubt(timing) or Passed(timing=timing, roofline=self._roofline)
 
@@ -120,27 +132,6 @@ class Evaluation:
         self._mailbox = Mailbox(reference, inputs, outputs)
         return reference, self._mailbox
 
-    def _construct(self, reference: Reference, mailbox: Mailbox) -> str:
-        """Import and construct on the candidate's side; what differs in state, as a note for feedback."""
-        try:
-            self._link.call("open", mailbox.region.fds, handle=mailbox.region.handle)
-        except Ended as end:  # no line of the submission has run yet
-            message = getattr(end.outcome, "message", "") or end.outcome.kind
-            raise Ended(Infrastructure(message=f"the shared memory could not be opened: {message}")) from None
-        self._link.enter("compile", self._request["build_timeout_s"])
-        self._link.call("import")
-        reply = self._link.call(
-            "construct",
-            seed=reference.seed,
-            arguments=reference.pickled_arguments(),
-            state={name: slot.to_json() for name, slot in mailbox.state.items()},
-        )
-        problems = reply.get("state")
-        if not isinstance(problems, list) or not problems:
-            return ""
-        listed = "; ".join(str(problem)[:200] for problem in problems[:8])
-        return f"The reference's weights could not be copied over: ModelNew has {listed}"
-
     @contextmanager
     def _stage(self, name: str) -> Iterator[None]:
         self._report.send({"stage": name})
@@ -169,14 +160,10 @@ def serve(worker: Peer, device: torch.device) -> None:
             request, fds = worker.receive_with_fds()
         except FrameError:
             return
-        link, handle = fds
-        peer = Peer(socket.socket(fileno=link), CANDIDATE_CAP, watch=[handle], trusted=False)
-        evaluation = Evaluation(request, CandidateLink(peer, handle), device, worker)
-        try:
+        with _linked(CandidateLink, fds[:2]) as link, _linked(TwinLink, fds[2:]) as twin:
+            assert link is not None
+            evaluation = Evaluation(request, link, twin, device, worker)
             outcome = evaluation.run()
-        finally:
-            peer.close()
-            os.close(handle)
         worker.send(
             {
                 "outcome": outcome.model_dump(),
@@ -185,6 +172,21 @@ def serve(worker: Peer, device: torch.device) -> None:
                 "peak_bytes": evaluation.peak_bytes,
             }
         )
+
+
+@contextmanager
+def _linked(kind: type[Link], fds: list[int]) -> Iterator[Link | None]:
+    """To a process with a link and a handle; None without them."""
+    if not fds:
+        yield None
+        return
+    link, handle = fds
+    peer = Peer(socket.socket(fileno=link), CANDIDATE_CAP, watch=[handle], trusted=False)
+    try:
+        yield kind(peer, handle)
+    finally:
+        peer.close()
+        os.close(handle)
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""Timed calls: the one loop in which both the reference (in the judge) and the candidate are measured.
+"""Timed calls: the one loop in which both a candidate and the reference, in processes of a kind, are measured.
 
 CUDA: events round each call, the end event over all streams of the context; before the start event the device
 is held busy for `hold` cycles and a flush reads and writes more than the L2 cache holds. So the caches are cold
@@ -77,8 +77,8 @@ class Stopwatch:
         buffer = self._flush_buffer() if flush else None
         pairs = [(_event(), _event()) for _ in order]
         host = []
-        torch.cuda.synchronize(self._device)
         for index, (start, end) in zip(order, pairs, strict=True):
+            torch.cuda.synchronize(self._device)  # what keeps the last result would hide this call's launch
             if hold:
                 torch.cuda._sleep(hold)
             if buffer is not None:

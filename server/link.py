@@ -58,7 +58,7 @@ class CandidateLink:
             self._peer.receive(HELLO_S)
         except (FrameError, FrameTimeout) as error:
             message = f"the candidate's process could not be set up: {error}"
-            raise Ended(Infrastructure(message=message)) from None
+            raise self._ended(Infrastructure(message=message)) from None
         self._signal(signal.SIGSTOP)
 
     def enter(self, stage: Where, limit_s: float) -> None:
@@ -87,7 +87,7 @@ class CandidateLink:
         try:
             return self._check(self._receive(self.left_s))
         except FrameTimeout:
-            raise Ended(TimedOut(stage=self._stage, seconds=self._limit_s)) from None
+            raise self._ended(TimedOut(stage=self._stage, seconds=self._limit_s)) from None
 
     def _send(self, op: str, fds: Sequence[int], fields: dict[str, Any]) -> None:
         self._signal(signal.SIGCONT)
@@ -95,22 +95,22 @@ class CandidateLink:
             try:
                 self._peer.send({"op": op, **fields}, fds, self.left_s)
             except FrameTimeout:
-                raise Ended(TimedOut(stage=self._stage, seconds=self._limit_s)) from None
+                raise self._ended(TimedOut(stage=self._stage, seconds=self._limit_s)) from None
             except FrameError:
-                raise Ended(Crashed(stage=self._stage)) from None
+                raise self._ended(Crashed(stage=self._stage)) from None
 
     def _receive(self, wait_s: float) -> dict[str, Any]:
         with self._waiting():
             try:
                 reply = self._peer.receive(wait_s)
             except FrameError:
-                raise Ended(Crashed(stage=self._stage)) from None
+                raise self._ended(Crashed(stage=self._stage)) from None
         self._signal(signal.SIGSTOP)
         return reply
 
     def _check(self, reply: dict[str, Any]) -> dict[str, Any]:
         if "error" in reply:
-            raise Ended(self._failure(str(reply["error"]), clip(str(reply.get("message", "")))))
+            raise self._ended(self._failure(str(reply["error"]), clip(str(reply.get("message", "")))))
         return reply
 
     @contextmanager
@@ -124,6 +124,9 @@ class CandidateLink:
     def _signal(self, number: signal.Signals) -> None:
         with suppress(ProcessLookupError):  # the link tells
             signal.pidfd_send_signal(self._handle, number)
+
+    def _ended(self, outcome: Outcome) -> Ended:
+        return Ended(outcome)
 
     def _failure(self, kind: str, message: str) -> Outcome:
         match kind:
@@ -139,3 +142,18 @@ class CandidateLink:
             case "raised":
                 return Raised(stage=self._stage, message=message)
         return Crashed(stage=self._stage, message="the candidate's process sent something unexpected")
+
+
+class TwinLink(CandidateLink):
+    """To the process that runs the reference as candidates are run: its end is no fault of a submission."""
+
+    def _ended(self, outcome: Outcome) -> Ended:
+        message = getattr(outcome, "message", "") or outcome.kind.replace("_", " ")
+        lost = outcome.kind in ("crashed", "infrastructure")
+        return Ended(
+            Infrastructure(
+                message=f"the reference failed in a process of its own: {message}"[:1000],
+                retryable=lost,
+                task=outcome.kind == "raised",
+            )
+        )

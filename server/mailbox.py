@@ -16,7 +16,7 @@ from .layout import Slot, flatten, load, place, raw, store
 from .reference import Reference, TaskFault, describe
 
 SETS = 16
-DEVICE_BUDGET = 1 << 30
+DEVICE_SHARE = 0.03
 HOST_BUDGET = 64 << 20
 PAIR_SHARE = 0.2
 
@@ -108,9 +108,10 @@ class Mailbox:
 
 def _set_count(size: int, device: torch.device) -> int:
     """Two sets at least, so that contents alternate, where they take no more than a share of the memory."""
-    budget = DEVICE_BUDGET if device.type == "cuda" else HOST_BUDGET
-    count = min(SETS, budget // max(size, 1))
-    return max(count, 2 if 2 * size <= PAIR_SHARE * hardware.memory_bytes(device) else 1)
+    memory = hardware.memory_bytes(device)
+    budget = DEVICE_SHARE * memory if device.type == "cuda" else HOST_BUDGET
+    count = min(SETS, int(budget // max(size, 1)))
+    return max(count, 2 if 2 * size <= PAIR_SHARE * memory else 1)
 
 
 def _rebased(slots: list[Slot]) -> list[Slot]:

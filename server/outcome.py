@@ -180,6 +180,11 @@ class TaskSource(Fact):
     source: str
     hash: str
 
+    @property
+    def as_submission(self) -> str:
+        """The reference in a submission's form."""
+        return f"{self.source}\n\nModelNew = Model\n"
+
 
 class EvaluationRequest(Fact):
     """One submission to evaluate. `budget_s` counts from arrival at the pool, queueing included.

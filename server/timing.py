@@ -1,4 +1,4 @@
-"""Timing: the candidate and the reference in alternating blocks, on the same fresh inputs, outputs verified.
+"""Timing: candidate and reference in alternating blocks, on the same fresh inputs, outputs verified.
 
 The candidate's process measures its own calls (see `laps`); that is a claim, which the judge's own clock bounds
 (see `bounds`) and replaces where it can't be true. On CUDA the device is held before each call for as long as the
@@ -11,15 +11,17 @@ from __future__ import annotations
 import secrets
 import statistics
 import time
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
 
 from .blocks import Blocks
-from .bounds import Bound, GateBound, WallBound
+from .bounds import Bound
 from .clocks import Clocks
-from .laps import cycles_per_ms
+from .laps import Laps, cycles_per_ms
+from .mailbox import InputSet
 from .outcome import Timing
-from .statistics import Block, estimate, steady
+from .statistics import Block, Reading, estimate, steady
 
 MIN_BLOCKS = 5
 MAX_BLOCKS = 200
@@ -44,9 +46,12 @@ class Contest:
 
     def run(self, budget_s: float) -> Timing:
         """Raises `Ended` when a timed output is wrong or the candidate fails."""
-        hold_ms, bound = self._prepare(self._warm())
-        with closing(bound):
-            self._measure(bound, int(hold_ms * cycles_per_ms(self._sides.device)) if self._cuda else 0, budget_s)
+        host_ms, hold_ms, hold = self._warm(), 0.0, 0
+        if self._cuda:
+            hold_ms = min(HOLD_SHARE * host_ms + HOLD_MS, LONGEST_HOLD_MS)
+            hold = int(hold_ms * cycles_per_ms(self._sides.device))
+        with closing(Bound(self._sides, host_ms, hold_ms)) as bound:
+            self._measure(bound, hold, budget_s)
             return self._verdict(bound)
 
     def _measure(self, bound: Bound, hold: int, budget_s: float) -> None:
@@ -54,7 +59,7 @@ class Contest:
         while len(self._blocks) < MAX_BLOCKS:
             self._block(hold)
             if len(self._blocks) % BOUND_EVERY == 1:
-                bound.measure(self._blocks[-1].candidate)
+                bound.measure(self._blocks[-1].candidate, self._blocks[-1].reference)
             spent = time.monotonic() - started
             if len(self._blocks) < MIN_BLOCKS and spent < 4 * budget_s:
                 continue
@@ -68,35 +73,29 @@ class Contest:
         while not hosts or time.monotonic() < deadline:
             entries = self._sides.refill()
             self._sides.claim(entries, self._cuda)
-            digests = self._sides.digests(entries)
-            hosts.append(statistics.median(self._sides.answer(entries, self._cuda).host))
-            self._sides.verify(entries, digests)
+            self._sides.verify(entries, self._sides.digests(entries))
+            hosts.append(statistics.median(self._sides.reference(entries, self._cuda).host))
         return statistics.median(hosts)
 
-    def _prepare(self, host_ms: float) -> tuple[float, Bound]:
-        if not self._cuda:
-            return 0.0, WallBound(self._sides)
-        hold_ms = min(HOLD_SHARE * host_ms + HOLD_MS, LONGEST_HOLD_MS)
-        return hold_ms, GateBound(self._sides, host_ms, hold_ms)
-
     def _block(self, hold: int) -> None:
-        sides = self._sides
-        entries = sides.refill()
+        entries = self._sides.refill()
         if secrets.randbelow(2):
-            candidate = sides.claim(entries, self._cuda, hold)
-            candidate_clock = self._clocks.read()
-            digests = sides.digests(entries)
-            reference = sides.answer(entries, self._cuda, hold)
-            reference_clock = self._clocks.read()
+            candidate, candidate_clock = self._claim(entries, hold)
+            reference, reference_clock = self._reference(entries, hold)
         else:
-            reference = sides.answer(entries, self._cuda, hold)
-            reference_clock = self._clocks.read()
-            candidate = sides.claim(entries, self._cuda, hold)
-            candidate_clock = self._clocks.read()
-            digests = sides.digests(entries)
-        sides.verify(entries, digests)
+            reference, reference_clock = self._reference(entries, hold)
+            self._sides.restore(entries)
+            candidate, candidate_clock = self._claim(entries, hold)
         self._hosts.append((statistics.median(candidate.host), statistics.median(reference.host)))
         self._blocks.append(Block.of(candidate.device, reference.device, candidate_clock, reference_clock))
+
+    def _claim(self, entries: Sequence[InputSet], hold: int) -> tuple[Laps, Reading | None]:
+        laps, clock = self._sides.claim(entries, self._cuda, hold), self._clocks.read()
+        self._sides.verify(entries, self._sides.digests(entries))
+        return laps, clock
+
+    def _reference(self, entries: Sequence[InputSet], hold: int) -> tuple[Laps, Reading | None]:
+        return self._sides.reference(entries, self._cuda, hold), self._clocks.read()
 
     def _narrow(self) -> bool:
         return len(self._blocks) % CHECK_EVERY == 0 and estimate(steady(self._blocks)).half_width < NARROW

@@ -26,7 +26,6 @@ class Words:
         self.fd = fd
         self._pages = pages
         self._view = memoryview(pages).cast("I")
-        self._host_address = 0
         self.gate_address = 0
         self.done_address = 0
 
@@ -39,8 +38,7 @@ class Words:
         return cls(fd, mmap.mmap(fd, SIZE))
 
     def register(self) -> None:
-        self._host_address = ctypes.addressof(ctypes.c_char.from_buffer(self._pages))
-        address = driver.register(self._host_address, SIZE)
+        address = driver.register(ctypes.addressof(ctypes.c_char.from_buffer(self._pages)), SIZE)
         self.gate_address, self.done_address = address + GATE, address + DONE
 
     def open_gate(self, value: int) -> None:
@@ -51,8 +49,6 @@ class Words:
 
     def close(self) -> None:
         """The judge's side; a candidate's goes with its process."""
-        if self._host_address:
-            driver.unregister(self._host_address)
         self._view.release()
         self._pages.close()
         os.close(self.fd)

@@ -17,7 +17,7 @@ import signal
 import socket
 import sys
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -165,8 +165,11 @@ class Worker:
         """Candidate and judge together; the lease is held."""
         with budget.timed("queue"):
             judge = await self._ready_judge()
-        async with self._forked("run", request, scratch, budget) as child:
-            asking = asyncio.create_task(self._ask_judge(judge, request, child, budget))
+        async with (
+            self._twin(request, budget) as twin,
+            self._forked("run", request, scratch, budget) as child,
+        ):
+            asking = asyncio.create_task(self._ask_judge(judge, request, [child, *twin], budget))
             try:
                 reply = await asyncio.shield(asking)
             except asyncio.CancelledError:
@@ -180,7 +183,7 @@ class Worker:
         return _Verdict(_with_status(outcome, child), reply["seeds_digest"], reply["peak_bytes"])
 
     async def _ask_judge(
-        self, judge: Child, request: EvaluationRequest, child: Forked, budget: Budget
+        self, judge: Child, request: EvaluationRequest, children: Sequence[Forked], budget: Budget
     ) -> dict[str, Any]:
         keys = [
             "trials",
@@ -197,7 +200,21 @@ class Worker:
         message |= {key: self._config[key] for key in keys}
         message |= {limit: budget.limit(self._config[limit]) for limit in STAGE_LIMITS.values()}
         bound_s = sum(self._config[limit] for limit in STAGE_LIMITS.values()) + JUDGE_MARGIN_S
-        return await judge.ask(message, [child.link.fileno(), child.handle], bound_s, last="outcome")
+        fds = [fd for child in children for fd in (child.link.fileno(), child.handle)]
+        return await judge.ask(message, fds, bound_s, last="outcome")
+
+    @asynccontextmanager
+    async def _twin(self, request: EvaluationRequest, budget: Budget) -> AsyncIterator[list[Forked]]:
+        """The reference in a process like the candidate's, to be timed beside it; none where nothing is timed."""
+        if self._config["device"] == "cpu" and request.language == "triton":
+            yield []
+            return
+        reference = request.model_copy(update={"code": request.task.as_submission, "mode": "audit"})
+        async with (
+            self._temporary("twin-") as scratch,
+            self._forked("run", reference, scratch, budget) as child,
+        ):
+            yield [child]
 
     @asynccontextmanager
     async def _forked(

@@ -43,8 +43,6 @@ def get_init_inputs():
 SMALL, LARGE = TASK.replace("ROWS", "4096"), TASK.replace("ROWS", "98304")
 
 HONEST = """
-import time
-
 import torch
 import torch.nn as nn
 import triton
@@ -122,7 +120,7 @@ if self.calls <= 20 or self.calls % 3:
 return self.kept
 """
 )
-SLEEPS = forward("y = torch.empty_like(x)\ntime.sleep(SECONDS)\nself.launch(x, y)\nreturn y")
+SLEEPS = forward("y = torch.empty_like(x)\ntime.sleep(SECONDS)\nself.launch(x, y)\nreturn y", top="import time")
 THRICE = forward("y = torch.empty_like(x)\nfor _ in range(3):\n    self.launch(x, y)\nreturn y")
 FORGED = HONEST.replace(
     "class ModelNew", "torch.cuda.Event.elapsed_time = lambda self, other: 0.001\n\n\nclass ModelNew"
@@ -198,7 +196,9 @@ async def test_work_that_ends_after_the_call_is_refused(pool: LocalPool) -> None
     assert outcome.kind == "wrong_output", outcome
 
 
-@pytest.mark.parametrize(("code", "times"), [(THRICE, 3.0), (AWAITED, 3.0), (BESIDE, 4.0)])
+@pytest.mark.parametrize(
+    ("code", "times"), [(THRICE, 3.0), (AWAITED, 3.0), (BESIDE, 4.0)], ids=["thrice", "awaited", "beside"]
+)
 async def test_every_stream_counts(pool: LocalPool, code: str, times: float) -> None:
     once, more = await timed(pool, HONEST), await timed(pool, code)
     assert more.runtime_ms > 0.85 * times * once.runtime_ms, (once, more)
@@ -216,8 +216,8 @@ async def test_sleep_counts(pool: LocalPool) -> None:
     assert 0.28 < once.runtime_ms / slow.runtime_ms < 0.38, (once, slow)
 
 
-@pytest.mark.parametrize("code", [FORGED, HALF_FORGED, OPENS_ITSELF])
-@pytest.mark.parametrize("task", [SMALL, LARGE])
+@pytest.mark.parametrize("code", [FORGED, HALF_FORGED, OPENS_ITSELF], ids=["forged", "half", "opens"])
+@pytest.mark.parametrize("task", [SMALL, LARGE], ids=["small", "large"])
 async def test_a_forged_clock_is_no_use(pool: LocalPool, code: str, task: str) -> None:
     outcome = await judge(pool, code, task)
     if outcome.kind == "passed":
