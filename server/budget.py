@@ -2,7 +2,7 @@
 
 Waiting (for a worker, a build slot, the device, a process of ours to start again) is never the submission's doing.
 A stage of the submission ends at its own limit or when the step's time is spent, whichever comes first. The
-latter is held against it only if hardly any of that time had gone into waiting. Nothing here ends a process.
+latter is held against it only if nearly all of that time was its own. Nothing here ends a process.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager, contextmanager
 
 from .outcome import Infrastructure, TimedOut
 
-NEGLIGIBLE = 0.1
+OWN = 0.8
 
 
 class Budget:
@@ -53,11 +53,11 @@ class Budget:
         finally:
             lock.release()
 
-    def late(self, end: TimedOut, stage_s: float) -> TimedOut | Infrastructure:
-        """The outcome of a stage that has met its limit."""
+    def late(self, end: TimedOut, stage_s: float, own_s: float) -> TimedOut | Infrastructure:
+        """The outcome of a stage that has met its limit; `own_s` went into the submission's stages altogether."""
         if end.seconds >= stage_s:
             return end
-        if self.durations["queue"] > NEGLIGIBLE * self.total_s:
+        if own_s < OWN * self.total_s:
             return self.spent()
         message = f"These were what was left of the step's {self.total_s:.3g} s. {end.message}".strip()
         return end.model_copy(update={"message": message})

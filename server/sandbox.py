@@ -39,7 +39,7 @@ KEPT_ENVIRONMENT = [
     "NVIDIA_DRIVER_CAPABILITIES",
     "TZ",
 ]
-TRUSTED_ENVIRONMENT = ["HOME", "USER", "LOGNAME"]
+TRUSTED_ENVIRONMENT = ["HOME", "USER", "LOGNAME", "TMPDIR"]
 PATH_LISTS = {"PATH", "LD_LIBRARY_PATH", "LIBRARY_PATH", "CPATH", "PYTHONPATH"}
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -72,7 +72,7 @@ def clean_environment(extra: dict[str, str]) -> dict[str, str]:
 
 
 def trusted_environment(extra: dict[str, str]) -> dict[str, str]:
-    """The same for processes that run no submission: they have the server's home, and the caches in it."""
+    """The same for processes that run no submission: home, caches and temporary files are the server's."""
     return clean_environment({**_kept(TRUSTED_ENVIRONMENT), **extra})
 
 

@@ -140,7 +140,7 @@ class Worker:
                     outcome = self._build_outcome(await child.reply(limit_s))
             except TimeoutError:
                 end = TimedOut(stage="compile", seconds=limit_s, message="while importing the submission")
-                outcome = budget.late(end, stage_s)
+                outcome = budget.late(end, stage_s, limit_s)
             except FrameError:
                 outcome = Crashed(stage="compile")
         return _with_status(outcome, child) if outcome else None
@@ -179,7 +179,8 @@ class Worker:
         budget.durations.update(reply["durations"])
         outcome = Evaluation.model_validate({"outcome": reply["outcome"], "device": self._device}).outcome
         if isinstance(outcome, TimedOut):
-            outcome = budget.late(outcome, self._config[STAGE_LIMITS[outcome.stage]])
+            own_s = budget.durations["build"] + outcome.seconds
+            outcome = budget.late(outcome, self._config[STAGE_LIMITS[outcome.stage]], own_s)
         return _Verdict(_with_status(outcome, child), reply["seeds_digest"], reply["peak_bytes"])
 
     async def _ask_judge(
