@@ -170,8 +170,7 @@ class Candidate:
             self._deliver(entry["outputs"], self._forward(self._inputs(entry["inputs"])))
         everything = torch.cuda.Event()
         everything.record()
-        driver.record(everything, self._device)
-        stream.wait_event(everything)
+        driver.join(everything, self._device)
         driver.write(stream, self._words.done_address, request["value"])
         return {}
 

@@ -100,14 +100,16 @@ def _operands(stream: torch.cuda.Stream, address: int, value: int) -> tuple[obje
     return ctypes.c_void_p(stream.cuda_stream), ctypes.c_uint64(address), ctypes.c_uint32(value)
 
 
-def record(event: torch.cuda.Event, device: torch.device) -> None:
-    """Record `event`, which must have been recorded before, after all work of the context, side streams included.
+def join(event: torch.cuda.Event, device: torch.device) -> None:
+    """Let the current stream wait for all work of the context, side streams included, through `event`.
 
-    A driver older than CUDA 12.5 can't; there it is recorded on the current stream.
+    The event must have been recorded before. A driver older than CUDA 12.5 can't; there the stream waits for
+    nothing. The context's event alone is no end of a timing: it can come before the last kernel of a stream
+    that was idle, so that one is to be recorded on the stream behind this.
     """
     call = getattr(_library(), "cuCtxRecordEvent", None)
-    if call is None or call(_context(device.index or 0), ctypes.c_void_p(event.cuda_event)):
-        event.record()
+    if call is not None and not call(_context(device.index or 0), ctypes.c_void_p(event.cuda_event)):
+        torch.cuda.current_stream(device).wait_event(event)
 
 
 @cache

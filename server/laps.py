@@ -1,6 +1,6 @@
 """Timed calls: the one loop in which both a candidate and the reference, in processes of a kind, are measured.
 
-CUDA: events round each call, the end event over all streams of the context; before the start event the device
+CUDA: events round each call, the end event after all streams of the context; before the start event the device
 is held busy for `hold` cycles and a flush reads and writes more than the L2 cache holds. So the caches are cold
 and the host's time to launch, up to that of hold and flush, is not counted. CPU: the monotonic clock round each
 call. The outputs of every timed call are kept, so that the judge can verify what it timed. What a candidate's
@@ -75,9 +75,9 @@ class Stopwatch:
         hold: int,
     ) -> Laps:
         buffer = self._flush_buffer() if flush else None
-        pairs = [(_event(), _event()) for _ in order]
+        laps = [(_event(), _event(), _event()) for _ in order]
         host = []
-        for index, (start, end) in zip(order, pairs, strict=True):
+        for index, (start, joined, end) in zip(order, laps, strict=True):
             torch.cuda.synchronize(self._device)  # what keeps the last result would hide this call's launch
             if hold:
                 torch.cuda._sleep(hold)
@@ -87,11 +87,12 @@ class Stopwatch:
             begun = time.perf_counter_ns()
             result = call(index)
             host.append((time.perf_counter_ns() - begun) / 1e6)
-            driver.record(end, self._device)
+            driver.join(joined, self._device)
+            end.record()
             keep(index, result)
             del result
         torch.cuda.synchronize(self._device)
-        return Laps([start.elapsed_time(end) for start, end in pairs], host)
+        return Laps([start.elapsed_time(end) for start, _, end in laps], host)
 
     def _flush_buffer(self) -> torch.Tensor:
         if self._flush is None:
