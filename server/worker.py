@@ -68,7 +68,8 @@ class Worker:
         self._folder: str = config["folder"]
         self._lease = asyncio.Lock()
         self._builds = asyncio.Semaphore(max(1, (os.cpu_count() or 2) - 2))
-        self._starting = asyncio.Lock()
+        self._starting_judge = asyncio.Lock()
+        self._starting_zygote = asyncio.Lock()
         self._judge: Child | None = None
         self._zygote: Child | None = None
         self._device: Device | None = None
@@ -255,7 +256,7 @@ class Worker:
         }
 
     async def _ready_judge(self) -> Child:
-        async with self._starting:
+        async with self._starting_judge:
             if self._judge is None or not self._judge.alive:
                 if self._judge is not None:
                     await self._judge.stop()
@@ -268,7 +269,7 @@ class Worker:
             return self._judge
 
     async def _ready_zygote(self) -> Child:
-        async with self._starting:
+        async with self._starting_zygote:
             if self._zygote is None or not self._zygote.alive:
                 if self._zygote is not None:
                     await self._bury(self._zygote)
