@@ -45,6 +45,10 @@ class KernelObservation(Observation):
     speedup_high: float | None = Field(None, description="Upper end of the speedup's 95 % interval.")
     runtime_ms: float | None = None
     ref_runtime_ms: float | None = None
+    samples: int | None = Field(None, description="Timed calls of the submission that the speedup rests on.")
+    launch_bound: bool | None = Field(
+        None, description="The host takes longer to launch the submission's work than the device to do it."
+    )
     bound: Literal["compute", "memory"] | None = None
     arithmetic_intensity: float | None = Field(None, description="FLOPs a byte of the reference.")
     t_min_ms: float | None = Field(None, description="Speed of light of the task on this device.")

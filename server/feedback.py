@@ -153,6 +153,12 @@ def _times(timing: Timing) -> list[str]:
         f" {timing.runtime_ms:.4g} ms against {timing.ref_runtime_ms:.4g} ms for the reference"
         f" ({_CLOCKS[timing.clock]}, {timing.samples} samples)."
     ]
+    if timing.launch_bound and timing.host_ms is not None:
+        lines.append(
+            f"Launch-bound: the host takes {timing.host_ms:.3g} ms to launch what the device does in"
+            f" {timing.runtime_ms:.3g} ms. The host's time counts only where it is far above the reference's;"
+            " fewer, larger kernels help both."
+        )
     if timing.high < 1.0:
         lines.append("That is slower than the reference: a faster kernel earns more.")
     elif timing.low <= 1.0:

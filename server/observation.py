@@ -24,6 +24,8 @@ def numbers(outcome: Outcome) -> dict[str, Any]:
             "speedup_high": _finite(timing.high),
             "runtime_ms": _finite(timing.runtime_ms),
             "ref_runtime_ms": _finite(timing.ref_runtime_ms),
+            "samples": timing.samples,
+            "launch_bound": timing.launch_bound,
         }
     if roofline is not None:
         fields |= {
@@ -50,7 +52,8 @@ def facts(evaluation: Evaluation) -> dict[str, Any]:
     if isinstance(outcome, Rejected):
         found["rule"] = outcome.rule
     if isinstance(outcome, Passed) and outcome.timing is not None:
-        found |= {"clock": outcome.timing.clock, "samples": outcome.timing.samples}
+        timing = outcome.timing
+        found |= {"clock": timing.clock, "host_ms": timing.host_ms, "ref_host_ms": timing.ref_host_ms}
         if outcome.roofline is None:
             found["roofline"] = peaks.unknown(evaluation.device.name)
     return found

@@ -53,6 +53,10 @@ CASES: dict[str, tuple[Outcome, tuple[str, ...]]] = {
     "wrong when timed": (WrongOutput(message="m", stage="timing"), ("timed run", "anew")),
     "ours": (Infrastructure(message="judge died"), ("not the submission", "not use up a turn", "judge died")),
     "untimed": (Passed(note="Triton's interpreter"), ("Correct", "Not timed", "Triton's interpreter")),
+    "launch-bound": (
+        Passed(timing=timing(host_ms=0.4, ref_host_ms=0.3)),
+        ("Launch-bound", "0.4 ms to launch", "0.125 ms"),
+    ),
     "fast": (
         Passed(timing=timing()),
         (

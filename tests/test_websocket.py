@@ -27,6 +27,8 @@ OBSERVATION_KEYS = [
     "speedup_high",
     "runtime_ms",
     "ref_runtime_ms",
+    "samples",
+    "launch_bound",
     "bound",
     "arithmetic_intensity",
     "t_min_ms",
@@ -98,7 +100,7 @@ def test_step_frame(server: Server) -> None:
     assert observation["best_reward"] == data["reward"] > 0
     assert 0 < observation["ref_roofline_frac"] < 1
     assert (metadata["episode_id"], metadata["request_id"]) == ("mine", "r1")
-    assert (metadata["outcome"], metadata["clock"], metadata["samples"]) == ("passed", "mock", 100)
+    assert (metadata["outcome"], metadata["clock"], observation["samples"]) == ("passed", "mock", 100)
     assert set(metadata["durations"]) == {"queue", "checks"}
     assert metadata["code_hash"]
     assert metadata["seeds_digest"]
