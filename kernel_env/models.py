@@ -45,6 +45,9 @@ class KernelObservation(Observation):
     speedup_high: float | None = Field(None, description="Upper end of the speedup's 95 % interval.")
     runtime_ms: float | None = None
     ref_runtime_ms: float | None = None
+    compiled_runtime_ms: float | None = Field(
+        None, description="The reference's time under torch.compile, where KERNEL_ENV_BASELINE asks for it."
+    )
     samples: int | None = Field(None, description="Timed calls of the submission that the speedup rests on.")
     launch_bound: bool | None = Field(
         None, description="The host takes longer to launch the submission's work than the device to do it."

@@ -17,6 +17,7 @@ from .peaks import FIELDS, Peak
 
 EvaluatorKind = Literal["auto", "gpu", "cpu", "mock"]
 RewardKind = Literal["speedup", "roofline"]
+BaselineKind = Literal["eager", "compile"]
 
 _FASTEST = 1e6
 
@@ -42,6 +43,7 @@ class Settings:
     eval_log: Path | None = None
     reward: RewardKind = "speedup"
     roofline_reject: float = 0.8
+    baseline: BaselineKind = "eager"
     peaks: Peak | None = None
     host: str = "127.0.0.1"
     port: int = 8000
@@ -78,6 +80,7 @@ class Settings:
             max_sessions=env.integer("KERNEL_ENV_MAX_SESSIONS", cls.max_sessions, 1, 100_000),
             eval_log=env.path("KERNEL_ENV_EVAL_LOG"),
             reward=cast(RewardKind, env.choice("KERNEL_ENV_REWARD", ("speedup", "roofline"), "speedup")),
+            baseline=cast(BaselineKind, env.choice("KERNEL_ENV_BASELINE", ("eager", "compile"), "eager")),
             roofline_reject=env.number("KERNEL_ENV_ROOFLINE_REJECT", cls.roofline_reject, 0.0, 1.0),
             peaks=env.peaks("KERNEL_ENV_PEAKS"),
             host=env.text("KERNEL_ENV_HOST", cls.host),

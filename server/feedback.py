@@ -153,6 +153,11 @@ def _times(timing: Timing) -> list[str]:
         f" {timing.runtime_ms:.4g} ms against {timing.ref_runtime_ms:.4g} ms for the reference"
         f" ({_CLOCKS[timing.clock]}, {timing.samples} samples)."
     ]
+    if timing.compiled_ms is not None:
+        lines.append(
+            f"Under torch.compile the reference takes {timing.compiled_ms:.4g} ms,"
+            f" {timing.compiled_ms / timing.runtime_ms:.3g} times as long as the submission."
+        )
     if timing.launch_bound and timing.host_ms is not None:
         lines.append(
             f"Launch-bound: the host takes {timing.host_ms:.3g} ms to launch what the device does in"

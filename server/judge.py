@@ -24,6 +24,7 @@ from typing import Any, TypeVar
 import torch
 
 from . import floors, hardware, peaks, roofline, sandbox
+from .baseline import Baselines
 from .blocks import Blocks
 from .construct import construct
 from .frames import CANDIDATE_CAP, TRUSTED_CAP, FrameError, Peer
@@ -53,12 +54,16 @@ class Evaluation:
         request: dict[str, Any],
         link: CandidateLink,
         twin: TwinLink | None,
+        compiled: TwinLink | None,
         device: torch.device,
         report: Peer,
+        baselines: Baselines,
     ) -> None:
         self._request = request
         self._link = link
         self._twin = twin
+        self._compiled = compiled
+        self._baselines = baselines
         self._device = device
         self._report = report
         self._mailbox: Mailbox | None = None
@@ -102,7 +107,30 @@ class Evaluation:
                 link.enter("timing", self._request["timing_timeout_s"])
             contest = Contest(Blocks(self._link, self._twin, reference, mailbox, verifier))
             timing: Timing = contest.run(self._request["timing_budget_s"])
-        return self._doubt(timing) or Passed(timing=timing, roofline=self._roofline)
+        doubt = self._doubt(timing)
+        if doubt is not None:
+            return doubt
+        timing, note = self._beside_compiled(timing, reference, mailbox, verifier)
+        return Passed(timing=timing, roofline=self._roofline, note=note)
+
+    def _beside_compiled(
+        self, timing: Timing, reference: Reference, mailbox: Mailbox, verifier: Verifier
+    ) -> tuple[Timing, str]:
+        compiled, twin = self._compiled, self._twin
+        if compiled is None or twin is None:
+            return timing, ""
+
+        def measure() -> Timing:
+            limit_s = self._request["build_timeout_s"] + self._request["timing_timeout_s"]
+            construct(compiled, reference, mailbox, limit_s)
+            for link in (compiled, twin):
+                link.enter("timing", limit_s)
+            return Contest(Blocks(compiled, twin, reference, mailbox, verifier)).run(
+                self._request["timing_budget_s"]
+            )
+
+        with self._stage("baseline"):
+            return self._baselines.beside(self._request["task"]["hash"], timing, measure)
 
     def _doubt(self, timing: Timing) -> Outcome | None:
         """Is the measured time below what any correct program must take on this device?"""
@@ -155,14 +183,19 @@ class Evaluation:
 
 def serve(worker: Peer, device: torch.device) -> None:
     """Evaluate until the worker closes the socket or the device's context goes bad."""
+    baselines = Baselines()
     while True:
         try:
             request, fds = worker.receive_with_fds()
         except FrameError:
             return
-        with _linked(CandidateLink, fds[:2]) as link, _linked(TwinLink, fds[2:]) as twin:
+        with (
+            _linked(CandidateLink, fds[:2]) as link,
+            _linked(TwinLink, fds[2:4]) as twin,
+            _linked(TwinLink, fds[4:]) as compiled,
+        ):
             assert link is not None
-            evaluation = Evaluation(request, link, twin, device, worker)
+            evaluation = Evaluation(request, link, twin, compiled, device, worker, baselines)
             outcome = evaluation.run()
         worker.send(
             {

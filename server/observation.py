@@ -24,6 +24,7 @@ def numbers(outcome: Outcome) -> dict[str, Any]:
             "speedup_high": _finite(timing.high),
             "runtime_ms": _finite(timing.runtime_ms),
             "ref_runtime_ms": _finite(timing.ref_runtime_ms),
+            "compiled_runtime_ms": _finite(timing.compiled_ms) if timing.compiled_ms is not None else None,
             "samples": timing.samples,
             "launch_bound": timing.launch_bound,
         }

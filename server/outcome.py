@@ -26,7 +26,8 @@ class Timing(Fact):
     `clock` says whose clock decided: `events` (CUDA events, bounded by the judge's clock), `wall`
     (per-call wall clock, bounded likewise), or `judge` (the judge's own clock, where the claimed
     times could not be true). `low` and `high` bound the speedup (95 %). `host_ms` and `ref_host_ms` are
-    what the host takes to launch a call, which a device's times do not hold (None on a CPU).
+    what the host takes to launch a call, which a device's times do not hold (None on a CPU). `compiled_ms`
+    is the reference's time under `torch.compile`, where that was asked for.
     """
 
     runtime_ms: float
@@ -38,6 +39,7 @@ class Timing(Fact):
     clock: Literal["events", "wall", "judge", "mock"]
     host_ms: float | None = None
     ref_host_ms: float | None = None
+    compiled_ms: float | None = None
 
     @property
     def launch_bound(self) -> bool | None:
@@ -173,6 +175,15 @@ class Device(Fact):
     versions: dict[str, str] = Field(default_factory=dict)
 
 
+_COMPILED = """
+
+def ModelNew(*arguments):
+    model = Model(*arguments)
+    model.compile()
+    return model
+"""
+
+
 class TaskSource(Fact):
     """A task as the evaluator needs it: KernelBench's form (`Model`, `get_inputs`, `get_init_inputs`)."""
 
@@ -184,6 +195,11 @@ class TaskSource(Fact):
     def as_submission(self) -> str:
         """The reference in a submission's form."""
         return f"{self.source}\n\nModelNew = Model\n"
+
+    @property
+    def as_compiled(self) -> str:
+        """The reference under `torch.compile`, in a submission's form."""
+        return f"{self.source}\n{_COMPILED}"
 
 
 class EvaluationRequest(Fact):

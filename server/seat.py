@@ -191,6 +191,7 @@ class Seat:
             "timing_timeout_s",
             "timing_budget_s",
             "roofline_reject",
+            "baseline",
         ]
         values = {name: getattr(self.settings, name) for name in names}
         values["peaks"] = supply(self.settings.peaks)

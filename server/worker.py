@@ -18,7 +18,7 @@ import socket
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -167,10 +167,10 @@ class Worker:
         with budget.timed("queue"):
             judge = await self._ready_judge()
         async with (
-            self._twin(request, budget) as twin,
+            self._twins(request, budget) as twins,
             self._forked("run", request, scratch, budget) as child,
         ):
-            asking = asyncio.create_task(self._ask_judge(judge, request, [child, *twin], budget))
+            asking = asyncio.create_task(self._ask_judge(judge, request, [child, *twins], budget))
             try:
                 reply = await asyncio.shield(asking)
             except asyncio.CancelledError:
@@ -202,21 +202,30 @@ class Worker:
         message |= {key: self._config[key] for key in keys}
         message |= {limit: budget.limit(self._config[limit]) for limit in STAGE_LIMITS.values()}
         bound_s = sum(self._config[limit] for limit in STAGE_LIMITS.values()) + JUDGE_MARGIN_S
+        if self._config["baseline"] == "compile":
+            bound_s += self._config["build_timeout_s"] + self._config["timing_timeout_s"]
         fds = [fd for child in children for fd in (child.link.fileno(), child.handle)]
         return await judge.ask(message, fds, bound_s, last="outcome")
 
     @asynccontextmanager
-    async def _twin(self, request: EvaluationRequest, budget: Budget) -> AsyncIterator[list[Forked]]:
-        """The reference in a process like the candidate's, to be timed beside it; none where nothing is timed."""
+    async def _twins(self, request: EvaluationRequest, budget: Budget) -> AsyncIterator[list[Forked]]:
+        """The reference in processes like the candidate's, to be timed beside it; none where nothing is timed.
+
+        The first is eager, the second, if asked for, compiled.
+        """
+        codes = [request.task.as_submission]
+        if self._config["baseline"] == "compile":
+            codes.append(request.task.as_compiled)
         if self._config["device"] == "cpu" and request.language == "triton":
-            yield []
-            return
-        reference = request.model_copy(update={"code": request.task.as_submission, "mode": "audit"})
-        async with (
-            self._temporary("twin-") as scratch,
-            self._forked("run", reference, scratch, budget) as child,
-        ):
-            yield [child]
+            codes = []
+        async with AsyncExitStack() as stack:
+            twins = []
+            for code in codes:
+                reference = request.model_copy(update={"code": code, "mode": "audit"})
+                scratch = await stack.enter_async_context(self._temporary("twin-"))
+                forking = self._forked("run", reference, scratch, budget)
+                twins.append(await stack.enter_async_context(forking))
+            yield twins
 
     @asynccontextmanager
     async def _forked(

@@ -27,6 +27,7 @@ OBSERVATION_KEYS = [
     "speedup_high",
     "runtime_ms",
     "ref_runtime_ms",
+    "compiled_runtime_ms",
     "samples",
     "launch_bound",
     "bound",

@@ -39,6 +39,9 @@ def evaluate(
     sources: Annotated[
         str | None, typer.Option("--tasks", help="Task sources, without --url [KERNEL_ENV_TASKS].")
     ] = None,
+    baseline: Annotated[
+        str | None, typer.Option(help="eager or compile, without --url [KERNEL_ENV_BASELINE].")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="The verdict as one JSON object.")] = False,
 ) -> None:
     """Evaluate one submission. Status 0 only if it passed."""
@@ -48,9 +51,12 @@ def evaluate(
     if url is not None:
         verdict = _ask_server(url, code, task, language)
     else:
-        verdict = _evaluate_here(
-            {"KERNEL_ENV_EVALUATOR": evaluator, "KERNEL_ENV_TASKS": sources}, code, task, language
-        )
+        options = {
+            "KERNEL_ENV_EVALUATOR": evaluator,
+            "KERNEL_ENV_TASKS": sources,
+            "KERNEL_ENV_BASELINE": baseline,
+        }
+        verdict = _evaluate_here(options, code, task, language)
     if as_json:
         out.print(json.dumps(verdict), markup=False)
     else:
@@ -66,6 +72,7 @@ def show(verdict: Verdict) -> None:
         ("speedup", "x"),
         ("runtime_ms", " ms"),
         ("ref_runtime_ms", " ms"),
+        ("compiled_runtime_ms", " ms"),
         ("reward", ""),
     ):
         value = verdict.get(name)
@@ -120,6 +127,7 @@ def _evaluate_here(options: dict[str, str | None], code: str, task_id: str, lang
 
 async def _run(settings: Settings, request: EvaluationRequest) -> Verdict:
     from kernel_env.server.feedback import feedback
+    from kernel_env.server.observation import numbers
     from kernel_env.server.outcome import Passed
     from kernel_env.server.reward import reward
 
@@ -134,7 +142,6 @@ async def _run(settings: Settings, request: EvaluationRequest) -> Verdict:
     finally:
         await pool.close()
     outcome = evaluation.outcome
-    timing = outcome.timing if isinstance(outcome, Passed) else None
     return {
         "task_id": request.task.id,
         "language": request.language,
@@ -142,7 +149,8 @@ async def _run(settings: Settings, request: EvaluationRequest) -> Verdict:
         "feedback": feedback(outcome),
         "correct": isinstance(outcome, Passed),
         "reward": reward(outcome, settings.reward),
-        **{n: getattr(timing, n, None) for n in ("speedup", "runtime_ms", "ref_runtime_ms")},
+        **dict.fromkeys(("speedup", "runtime_ms", "ref_runtime_ms")),
+        **numbers(outcome),
         "mock": evaluation.device.kind == "mock",
         "metadata": evaluation.model_dump(exclude={"outcome"}),
     }

@@ -1,0 +1,105 @@
+"""The second baseline, torch.compile: measured once for a task, again on drift, and no submission's fault."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from kernel_env.server.baseline import Baselines
+from kernel_env.server.config import Settings
+from kernel_env.server.link import Ended
+from kernel_env.server.local import LocalPool
+from kernel_env.server.outcome import Evaluation, EvaluationRequest, Infrastructure, TaskSource, Timing
+
+TASK = """
+import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    def __init__(self, scale):
+        super().__init__()
+        self.scale = nn.Parameter(torch.full((256,), scale))
+
+    def forward(self, x):
+        return torch.tanh(x * self.scale + 1.0).sum(dim=1)
+
+
+def get_inputs():
+    return [torch.randn(512, 256)]
+
+
+def get_init_inputs():
+    return [0.5]
+"""
+
+
+def timing(ref_ms: float, speedup: float = 2.0) -> Timing:
+    return Timing(
+        runtime_ms=ref_ms / speedup,
+        ref_runtime_ms=ref_ms,
+        speedup=speedup,
+        low=speedup,
+        high=speedup,
+        samples=10,
+        clock="events",
+    )
+
+
+class Measure:
+    """Compiled against eager: counts how often it is asked."""
+
+    def __init__(self, ratio: float) -> None:
+        self.ratio = ratio
+        self.asked = 0
+
+    def __call__(self) -> Timing:
+        self.asked += 1
+        return timing(1.0, self.ratio)
+
+
+def test_it_is_measured_once_and_again_on_drift() -> None:
+    baselines, measure = Baselines(), Measure(4.0)
+    first, note = baselines.beside("a", timing(8.0), measure)
+    assert (first.compiled_ms, note, measure.asked) == (2.0, "", 1)
+    again, _ = baselines.beside("a", timing(8.08), measure)
+    assert (again.compiled_ms, measure.asked) == (pytest.approx(2.02), 1)
+    baselines.beside("a", timing(9.0), measure)
+    assert measure.asked == 2
+    baselines.beside("b", timing(8.0), measure)
+    assert measure.asked == 3
+
+
+def test_what_cannot_be_compiled_has_none_and_says_why() -> None:
+    def fail() -> Timing:
+        raise Ended(Infrastructure(message="the reference failed: no such backend"))
+
+    result, note = Baselines().beside("a", timing(8.0), fail)
+    assert result.compiled_ms is None
+    assert note == "No torch.compile baseline: the reference failed: no such backend"
+
+
+@pytest.mark.slow
+async def test_the_reference_is_compiled_and_timed_beside_the_submission() -> None:
+    pool = LocalPool(Settings(evaluator="cpu", baseline="compile", trials=1, timing_budget_s=0.3))
+    await pool.start()
+    try:
+        assert await pool.ready(120.0) is not None, pool.health()
+        first, second = await evaluate(pool), await evaluate(pool)
+    finally:
+        await pool.close()
+    for evaluation in (first, second):
+        assert evaluation.outcome.kind == "passed", evaluation.outcome
+        assert evaluation.outcome.timing is not None
+    assert first.outcome.timing.compiled_ms is not None, first.outcome.note
+    assert 0.02 < first.outcome.timing.compiled_ms / first.outcome.timing.ref_runtime_ms < 50.0
+    assert "baseline" in first.durations
+
+
+async def evaluate(pool: LocalPool) -> Evaluation:
+    task = TaskSource(id="user/task", source=TASK, hash="0")
+    request = EvaluationRequest(
+        id=os.urandom(8).hex(), task=task, language="cpp", code=task.as_submission, budget_s=200.0, mode="audit"
+    )
+    return await pool.evaluate(request)
