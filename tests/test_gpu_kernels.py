@@ -1,4 +1,4 @@
-"""Verdicts on a CUDA device that hang on how much a kernel computes: less work than the reference's, or not all of it.
+"""Verdicts on a CUDA device that hang on how much a kernel computes: less than the reference, or not all of it.
 
 An honest kernel that needs fewer operations than the reference is far quicker and not impossible. An impostor that
 a task's own inputs would accept is wrong. All but the first part needs KernelBench (`KERNELBENCH_DIR`).
