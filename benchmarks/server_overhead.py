@@ -11,16 +11,15 @@ import argparse
 import asyncio
 import json
 import os
-import platform
 import sys
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict, dataclass
 from functools import partial
-from importlib.metadata import version
 from pathlib import Path
 
 from .fleet import Fleet, ReplyError, Run, Script
+from .machine import load, machine, show
 from .subject import StartError, Subject, started
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -73,8 +72,9 @@ class Table:
 def main() -> None:
     options = _options()
     begun = time.monotonic()
-    machine = _machine()
-    print(*(f"{name:10} {value}" for name, value in machine.items()), sep="\n", flush=True)
+    submission = f"{SUBMISSION.relative_to(ROOT)}, {SUBMISSION.stat().st_size} bytes; task {TASK}"
+    facts = {**machine(PACKAGES), "submission": submission}
+    show(facts)
     tables = []
     try:
         for name in options.servers:
@@ -82,9 +82,9 @@ def main() -> None:
     except (StartError, ReplyError, TimeoutError, ExceptionGroup) as error:
         causes = error.exceptions if isinstance(error, ExceptionGroup) else (error,)
         sys.exit(f"server_overhead: {str(causes[0]) or type(causes[0]).__name__}")
-    print(f"\n{time.monotonic() - begun:.0f} s in all; load average at the end {_load()}")
+    print(f"\n{time.monotonic() - begun:.0f} s in all; load average at the end {load()}")
     if options.json is not None:
-        report = {"machine": machine, "servers": [asdict(table) for table in tables]}
+        report = {"machine": facts, "servers": [asdict(table) for table in tables]}
         options.json.write_text(json.dumps(report, indent=2) + "\n")
 
 
@@ -156,25 +156,6 @@ def _line(row: Row) -> str:
         f"{row.sessions:8}  {row.loop:6} {row.steps:8} {row.steps_per_s:8.0f} {row.p50_ms:8.2f} {row.p99_ms:8.2f}"
         f" {row.server_ms:15.3f} {row.client_ms:15.3f} {row.reply_bytes:8} {row.load:6.2f}"
     )
-
-
-def _machine() -> dict[str, str]:
-    cpu = platform.processor() or platform.machine()
-    for line in Path("/proc/cpuinfo").read_text().splitlines():
-        if line.startswith("model name"):
-            cpu = line.partition(":")[2].strip()
-            break
-    packages = ", ".join(f"{name} {version(name)}" for name in PACKAGES)
-    return {
-        "machine": f"{platform.system()} {platform.release()}, {cpu}, {len(os.sched_getaffinity(0))} cores",
-        "python": f"{platform.python_version()}; {packages}",
-        "load": _load(),
-        "submission": f"{SUBMISSION.relative_to(ROOT)}, {SUBMISSION.stat().st_size} bytes; task {TASK}",
-    }
-
-
-def _load() -> str:
-    return ", ".join(f"{value:.2f}" for value in os.getloadavg())
 
 
 def _options() -> argparse.Namespace:
