@@ -55,7 +55,10 @@ class Output:
 
 @dataclass
 class Forked:
-    """A running child. `status` is set once it is reaped: exit code, or minus the signal."""
+    """A running child. `status` is set once it is reaped: exit code, or minus the signal.
+
+    `ended` is False for one that had to be ended though it had cut its link.
+    """
 
     pid: int
     handle: int
@@ -63,6 +66,7 @@ class Forked:
     output: Output
     status: int | None = None
     strays: int = 0
+    ended: bool = True
     _died: asyncio.Event = field(default_factory=asyncio.Event)
 
     def watch(self) -> None:
@@ -78,6 +82,13 @@ class Forked:
     def kill(self) -> None:
         with suppress(ProcessLookupError):
             signal.pidfd_send_signal(self.handle, signal.SIGKILL)
+
+    async def ends(self, within_s: float) -> bool:
+        """Has it ended by itself, or does it soon? One that only closed its link has not."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._died.wait(), within_s)
+        self.ended = self._died.is_set()
+        return self.ended
 
     async def reply(self, timeout_s: float) -> dict[str, Any]:
         """The child's first frame; `FrameError` when it dies before, `TimeoutError` past the bound."""

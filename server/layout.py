@@ -68,7 +68,8 @@ def _walk(node: Any, tensors: list[torch.Tensor]) -> Any:
     if isinstance(node, (list, tuple)):
         return {"tuple" if isinstance(node, tuple) else "list": [_walk(item, tensors) for item in node]}
     if isinstance(node, dict) and all(isinstance(key, str) for key in node):
-        return {"dict": {key: _walk(item, tensors) for key, item in node.items()}}
+        walked = {key: _walk(node[key], tensors) for key in sorted(node)}  # tensors in an order of their own
+        return {"dict": {key: walked[key] for key in node}}
     if node is None or isinstance(node, (bool, int, float, str)):
         return {"value": node}
     raise LayoutError(f"{type(node).__name__} is neither a tensor nor a plain value")

@@ -49,6 +49,8 @@ from .strays import end_strays
 
 START_S = 120.0
 JUDGE_MARGIN_S = 90.0
+ENDING_S = 2.0
+CUT = "The submission cut its process's link to the evaluator: leave descriptors alone that you did not open."
 CANCEL_S = 15.0
 OURS_S = 5.0  # what judge and zygote may take beyond the step's time, so that the submission's share is known
 STAGE_LIMITS = {
@@ -144,6 +146,7 @@ class Worker:
                 outcome = budget.late(end, stage_s, limit_s)
             except FrameError:
                 outcome = Crashed(stage="compile")
+                await child.ends(ENDING_S)
         return _with_status(outcome, child) if outcome else None
 
     def _build_outcome(self, reply: dict[str, Any]) -> Outcome | None:
@@ -177,6 +180,8 @@ class Worker:
                 child.kill()
                 await finish(_settle(judge, asking))
                 raise
+            if reply["outcome"]["kind"] == "crashed":
+                await child.ends(ENDING_S)
         budget.durations.update(reply["durations"])
         outcome = Evaluation.model_validate({"outcome": reply["outcome"], "device": self._device}).outcome
         if isinstance(outcome, TimedOut):
@@ -334,6 +339,8 @@ def _with_status(outcome: Outcome, child: Forked) -> Outcome:
         return outcome
     if child.status is None:
         return Infrastructure(message="the process that forks candidates ended, and the candidate with it")
+    if not child.ended:
+        return outcome.model_copy(update={"message": CUT})
     message = outcome.message or trace.clip(trace.shorten(child.output.text().strip()), 1000)
     if child.status < 0:
         return outcome.model_copy(update={"signal": _signal_name(-child.status), "message": message})

@@ -1,14 +1,25 @@
-"""Servers under test: real processes on free loopback ports, each ended by its own pid."""
+"""Servers under test: real processes on free loopback ports, each ended by its own pid.
+
+Test files run side by side with `-n auto`, but one at a time where there is a GPU, which they would share.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 
 import pytest
 
+from kernel_env.server.local import visible_gpus
+
 from .serving import PLAIN, SCRIPTED, Server
 
 Launch = Callable[..., Server]
+MOST_WORKERS = 4
+
+
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    return 1 if visible_gpus() else min(len(os.sched_getaffinity(0)), MOST_WORKERS)
 
 
 @pytest.fixture(scope="module")

@@ -60,6 +60,17 @@ async def judge(pool: LocalPool, code: str, source: str = TASK) -> Outcome:
 
 
 @asynchronous
+async def test_a_cut_link_is_told_from_a_death(pool: LocalPool) -> None:
+    cut = await judge(pool, when_run("reach('os').closerange(3, 20); reach('time').sleep(60)"))
+    assert cut.kind == "crashed", cut
+    assert cut.signal is None
+    assert "link" in cut.message
+    killed = await judge(pool, when_run("reach('os').kill(reach('os').getpid(), 9)"))
+    assert killed.kind == "crashed", killed
+    assert killed.signal == "SIGKILL"
+
+
+@asynchronous
 @pytest.mark.parametrize(
     "code",
     [

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from kernel_env.server.compare import compare, same_bytes
+from kernel_env.server.layout import flatten, unflatten
 from kernel_env.server.statistics import Block, Reading, estimate, steady
 
 
@@ -74,6 +75,14 @@ def test_same_bytes_is_bit_for_bit() -> None:
     value = torch.tensor([math.nan, -0.0, 1.0])
     assert same_bytes(value, value.clone())
     assert not same_bytes(value, torch.tensor([math.nan, 0.0, 1.0]))
+
+
+def test_a_dicts_tensors_have_an_order_of_their_own() -> None:
+    a, b = torch.zeros(1), torch.ones(2)
+    one, other = flatten({"a": a, "b": [b, 3]}), flatten({"b": [b, 3], "a": a})
+    assert one == ({"dict": {"a": {"tensor": 0}, "b": {"list": [{"tensor": 1}, {"value": 3}]}}}, [a, b])
+    assert other == (one[0], [a, b])
+    assert list(unflatten(*other)) == ["b", "a"]
 
 
 def test_an_estimate_is_coherent_and_repeatable() -> None:
