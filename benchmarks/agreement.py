@@ -61,8 +61,10 @@ class Summary:
 
     @property
     def target(self) -> float | None:
-        """How far from one the ratio may be; None where nothing is asked."""
-        return TARGET if self.bare_ms is not None and self.bare_ms >= LONG_MS else None
+        """How far from one the ratio may be; None where nothing is asked: of short kernels, and without a GPU."""
+        if self.bare_ms is None or self.bare_ms < LONG_MS or self.clock in ("wall", "mock"):
+            return None
+        return TARGET
 
     @property
     def off(self) -> bool:
