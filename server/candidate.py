@@ -17,6 +17,7 @@ import socket
 import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -29,6 +30,7 @@ from .laps import Stopwatch
 from .layout import Slot, dtype_name, flatten, load, unflatten
 from .memory import Region, open_region
 from .preload import CompilerError, triton_errors
+from .random_weights import random_weights
 from .sandbox import confine
 from .words import Words
 
@@ -50,6 +52,7 @@ class Candidate:
         self._path = path
         self._device = device
         self._guard = DispatchGuard(device)
+        self._guarded = guarded
         self._watch: AbstractContextManager[Any] = self._guard if guarded else nullcontext()
         if guarded:
             forbid_graphs(self._guard)
@@ -103,7 +106,8 @@ class Candidate:
         return {}
 
     def on_import(self, request: dict[str, Any], fds: list[int]) -> dict[str, Any]:
-        self._module = load_submission(self._path)
+        with self._models():
+            self._module = load_submission(self._path)
         return {}
 
     def on_construct(self, request: dict[str, Any], fds: list[int]) -> dict[str, Any]:
@@ -111,7 +115,7 @@ class Candidate:
         arguments = pickle.loads(base64.b64decode(request["arguments"]))  # written by the judge
         arguments = [a.to(self._device) if isinstance(a, torch.Tensor) else a for a in arguments]
         torch.manual_seed(request["seed"])
-        with torch.no_grad(), self._watch, self._guard.construction():
+        with torch.no_grad(), self._models(), self._watch, self._guard.construction():
             model = self._module.ModelNew(*arguments)  # type: ignore[union-attr]
             model = model.to(self._device)
             self._model = model
@@ -120,6 +124,12 @@ class Candidate:
         torch.manual_seed(entropy)
         random.seed(entropy)
         return {"state": problems}
+
+    def _models(self) -> AbstractContextManager[None]:
+        """A task's own code finds its models as it does in the judge; a submission's may not ask for any."""
+        return (
+            nullcontext() if self._guarded else random_weights(Path(self._path).read_text("utf-8"), self._device)
+        )
 
     def _adopt_state(self, slots: dict[str, Slot]) -> list[str]:
         own = dict(self._model.state_dict(keep_vars=False))

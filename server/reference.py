@@ -22,6 +22,7 @@ import torch
 from .extras import extras_of
 from .families import INVARIANTS, transform
 from .layout import Slot, flatten, place
+from .random_weights import random_weights
 
 
 class TaskFault(RuntimeError):
@@ -36,12 +37,16 @@ class Reference:
         self.seed = seed
         self.extras = extras_of(task_id, source)
         self._task_id = task_id
-        self._module = _execute(task_id, source)
+        with random_weights(source, device):
+            self._module = _execute(task_id, source)
+            self._construct(task_id)
+
+    def _construct(self, task_id: str) -> None:
         try:
             with torch.no_grad():
-                self.arguments = self._init_arguments(seed)
-                seed_all(seed)
-                self.model: Any = self._module.Model(*self._on_device(self.arguments)).to(device)
+                self.arguments = self._init_arguments(self.seed)
+                seed_all(self.seed)
+                self.model: Any = self._module.Model(*self._on_device(self.arguments)).to(self.device)
         except torch.OutOfMemoryError:
             raise
         except Exception as error:  # a task file may raise anything

@@ -15,6 +15,8 @@ import site
 import tempfile
 from collections.abc import Iterable
 
+from . import model_cache
+
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _PR_SET_NO_NEW_PRIVS = 38
@@ -68,7 +70,7 @@ def clean_environment(extra: dict[str, str]) -> dict[str, str]:
 
     No search path depends on the working folder or on HOME: our processes run where candidates may write.
     """
-    return {**_kept(KEPT_ENVIRONMENT), **_user_packages(), **extra}
+    return {**_kept(KEPT_ENVIRONMENT), **_user_packages(), **model_cache.environment(), **extra}
 
 
 def trusted_environment(extra: dict[str, str]) -> dict[str, str]:
