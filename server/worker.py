@@ -289,7 +289,8 @@ class Worker:
                     await self._bury(self._zygote)
                 extra = {**self._device_environment(), "OPENBLAS_NUM_THREADS": "1", "MAX_JOBS": "4"}
                 if self._config["device"] == "cpu":
-                    extra["TRITON_INTERPRET"] = "1"
+                    # Threads that spin while they wait make times on a shared host a matter of luck.
+                    extra |= {"TRITON_INTERPRET": "1", "OMP_WAIT_POLICY": "PASSIVE"}
                 environment = clean_environment({**extra, "HOME": self._folder})
                 self._zygote = await Child.start("zygote", [], environment, self._folder, START_S)
                 if fault := self._zygote.hello["fault"]:
