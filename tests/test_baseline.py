@@ -91,7 +91,11 @@ async def test_the_reference_is_compiled_and_timed_beside_the_submission() -> No
         await pool.close()
     for evaluation in (first, second):
         assert evaluation.outcome.kind == "passed", evaluation.outcome
-        assert evaluation.outcome.timing is not None
+        measured = evaluation.outcome.timing
+        assert measured is not None
+        assert measured.clock in ("wall", "judge")
+        assert 0.0 < measured.low <= measured.speedup <= measured.high
+        assert measured.samples >= 10
     assert first.outcome.timing.compiled_ms is not None, first.outcome.note
     assert 0.02 < first.outcome.timing.compiled_ms / first.outcome.timing.ref_runtime_ms < 50.0
     assert "baseline" in first.durations

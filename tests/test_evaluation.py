@@ -241,25 +241,9 @@ async def test_autotune_runs_in_the_interpreter(pool: LocalPool) -> None:
 
 
 @pytest.mark.slow
-async def test_cpp_is_built_compared_and_timed(pool: LocalPool) -> None:
-    task = TASK.replace("32, 64", "512, 1024")
-    right, wrong = await asyncio.gather(
-        judge(pool, RIGHT_CPP, "cpp", task),
-        judge(
-            pool,
-            vary("float top = a[0]", "float top = a[0]  // no semicolon", RIGHT_CPP).replace(
-                ", total = 0.0f;", ""
-            ),
-            "cpp",
-            task,
-        ),
-    )
-    assert right.outcome.kind == "passed", right.outcome
-    timing = right.outcome.timing
-    assert timing is not None
-    assert timing.clock in ("wall", "judge")
-    assert 0.0 < timing.low <= timing.speedup <= timing.high
-    assert timing.samples >= 10
+async def test_a_compilers_errors_are_passed_on(pool: LocalPool) -> None:
+    code = vary("float top = a[0]", "float top = a[0]  // no semicolon", RIGHT_CPP)
+    wrong = await judge(pool, code.replace(", total = 0.0f;", ""), "cpp")
     assert wrong.outcome.kind == "build_failed"
     assert "error:" in wrong.outcome.message
     assert "-isystem" not in wrong.outcome.message

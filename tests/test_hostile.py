@@ -145,6 +145,7 @@ async def test_what_escapes_a_candidate_ends_with_it(pool: LocalPool, end: str) 
     """Also when the process that forked it is killed, by the candidate or by anyone else."""
     (worker,) = find("server.worker")
     note = Path(os.readlink(f"/proc/{worker}/cwd"), "escaped")
+    note.unlink(missing_ok=True)  # of a submission that was tried again
     step = asyncio.create_task(judge(pool, when_run(f"{ESCAPE}        {end}")))
     while not note.exists() or not note.read_text():
         await asyncio.sleep(0.05)
