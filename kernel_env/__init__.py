@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .errors import RequestError as RequestError
     from .errors import ServerStartingError as ServerStartingError
     from .errors import StepTimeoutError as StepTimeoutError
+    from .errors import TaskUnavailableError as TaskUnavailableError
     from .models import KernelAction as KernelAction
     from .models import KernelObservation as KernelObservation
     from .models import KernelState as KernelState
@@ -36,6 +37,7 @@ _HOMES = {
     "RequestError": "errors",
     "ServerStartingError": "errors",
     "StepTimeoutError": "errors",
+    "TaskUnavailableError": "errors",
 }
 
 __all__ = ["__version__", *sorted(_HOMES)]

@@ -62,6 +62,12 @@ class RequestError(KernelEnvError):
     """
 
 
+class TaskUnavailableError(RequestError):
+    """The task exists, but the server's machine lacks what it needs; the message says how to get it."""
+
+    advice = "Ask for another task meanwhile; a reset without task_id never picks one that is unavailable"
+
+
 class AuthenticationError(KernelEnvError):
     """The server, or a proxy in front of it, refused the connection's credentials."""
 
@@ -77,6 +83,7 @@ _CLASSES: dict[str, type[KernelEnvError]] = {
     "SESSION_ERROR": EpisodeLostError,
     "STEP_TIMEOUT": StepTimeoutError,
     "SERVER_STARTING": ServerStartingError,
+    "TASK_UNAVAILABLE": TaskUnavailableError,
     "UNAUTHORIZED": AuthenticationError,
     "VALIDATION_ERROR": RequestError,
     "INVALID_JSON": RequestError,

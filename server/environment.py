@@ -20,10 +20,11 @@ from kernel_env.models import KernelAction, KernelObservation, KernelState
 
 from .backend import Backend
 from .episode import Episode, fresh_state
+from .outcome import Device
 from .problem import problem_text
-from .protocol import Refusal, check_keys, echo
+from .protocol import Refusal, check_keys, echo, presentable
 from .requests import RESET_KEYS, ResetRequest, StepRequest
-from .tasks import SPLITS, SplitError
+from .tasks import SPLITS, SplitError, Task
 
 T = TypeVar("T")
 
@@ -92,8 +93,14 @@ class KernelEnvironment(Environment[KernelAction, KernelObservation, KernelState
         return len(self._ids(split))
 
     async def list_tasks(self, split: str) -> list[dict[str, Any]]:
-        """Every usable task of a split, with the prompt of the default language."""
-        return await self.get_task_range(split)
+        """Every usable task of a split, with the prompt of the default language; then those that are unavailable.
+
+        The latter have no index, and do not count in `num_tasks`: who goes by index meets usable tasks alone.
+        """
+        usable = await self.get_task_range(split)
+        device = await self._backend.device()
+        lacking = [task for task in self._backend.tasks.all() if task.missing and task.split == split]
+        return usable + [self._described(task, None, device) for task in lacking]
 
     async def get_task(self, split: str, index: int) -> dict[str, Any]:
         """Raises IndexError outside 0 ... num_tasks - 1."""
@@ -108,23 +115,22 @@ class KernelEnvironment(Environment[KernelAction, KernelObservation, KernelState
         ids = self._ids(split)
         chosen = range(len(ids))[start:stop]
         device = await self._backend.device()
-        described = []
-        for index in chosen:
-            task = self._backend.tasks.get(ids[index])
-            request = ResetRequest()
-            described.append(
-                {
-                    "task_id": task.id,
-                    "index": index,
-                    "split": task.split,
-                    "level": task.level,
-                    "name": task.name,
-                    "hash": task.hash,
-                    "language": request.language,
-                    "prompt": problem_text(task, request.language, self._backend.settings, device),
-                }
-            )
-        return described
+        return [self._described(self._backend.tasks.get(ids[index]), index, device) for index in chosen]
+
+    def _described(self, task: Task, index: int | None, device: Device) -> dict[str, Any]:
+        language = ResetRequest().language
+        return {
+            "task_id": task.id,
+            "index": index,
+            "split": task.split,
+            "level": task.level,
+            "name": task.name,
+            "hash": task.hash,
+            "language": language,
+            "available": task.missing is None,
+            "missing": presentable(task.missing or ""),
+            "prompt": problem_text(task, language, self._backend.settings, device),
+        }
 
     def _ids(self, split: str) -> tuple[str, ...]:
         try:

@@ -28,7 +28,7 @@ from .problem import problem_text
 from .protocol import Refusal, encodable
 from .requests import ResetRequest, StepRequest
 from .reward import reward
-from .tasks import Task, TaskError
+from .tasks import Task, TaskError, UnavailableTaskError
 
 FAULTS = 8
 ANSWER_MARGIN_S = 60.0
@@ -63,6 +63,8 @@ class Episode:
                 if request.task_id is None
                 else backend.tasks.get(request.task_id)
             )
+        except UnavailableTaskError as error:
+            raise Refusal("TASK_UNAVAILABLE", str(error)) from error
         except TaskError as error:
             raise Refusal("VALIDATION_ERROR", str(error)) from error
         device = await backend.device()

@@ -26,6 +26,7 @@ Code = Literal[
     "INVALID_JSON",
     "NOT_RESET",
     "SERVER_STARTING",
+    "TASK_UNAVAILABLE",
     "TOO_LARGE",
     "UNAUTHORIZED",
     "UNKNOWN_TYPE",

@@ -3,7 +3,8 @@
 A text is a usable task when it parses and defines `Model`, `get_inputs` and `get_init_inputs` at module
 level; otherwise it is listed with its fault and the others work. Texts are parsed, never run: no torch.
 The split of a task follows from its id alone (see `split_of`); the pick of a seed follows from the seed
-and the usable ids alone. Both are the same on any machine.
+and the usable ids alone. Both are the same on any machine: what a task needs from outside this package may be
+missing on some (see `outside`), so such a task is found by id, and drawn only from a set of nothing else.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 from .config import Settings
+from .outside import Outside, outside
 from .task_sources import SourceError, TaskError, TaskText, read
 from .task_syntax import fault_of
 
@@ -28,6 +30,7 @@ __all__ = [
     "Task",
     "TaskError",
     "TaskSet",
+    "UnavailableTaskError",
     "UnknownTaskError",
     "split_of",
 ]
@@ -47,6 +50,10 @@ class BrokenTaskError(TaskError):
     """The task exists but cannot be used."""
 
 
+class UnavailableTaskError(TaskError):
+    """The task is sound, but needs what this machine lacks; the text says how to get it."""
+
+
 class DuplicateTaskError(TaskError):
     """Two texts claim one id."""
 
@@ -57,7 +64,10 @@ class SplitError(TaskError):
 
 @dataclass(frozen=True)
 class Task:
-    """One task. `hash` is the first 16 hex digits of the sha256 of its text; `fault` is None when usable."""
+    """One task. `hash` is the first 16 hex digits of the sha256 of its text; `fault` says why it is broken.
+
+    `outside` is what it needs beyond this package, None if nothing.
+    """
 
     id: str
     level: int
@@ -67,6 +77,16 @@ class Task:
     origin: str
     split: Split
     fault: str | None = None
+    outside: Outside | None = None
+
+    @property
+    def missing(self) -> str | None:
+        """What this machine lacks for it."""
+        return self.outside.missing if self.outside else None
+
+    @property
+    def usable(self) -> bool:
+        return not self.fault and not self.missing
 
 
 class TaskSet:
@@ -86,7 +106,9 @@ class TaskSet:
     @classmethod
     def load(cls, settings: Settings) -> TaskSet:
         """Read the sources that `settings.tasks` names; raises `SourceError`, `DuplicateTaskError`."""
-        return cls(_task(text) for text in read(settings))
+        tasks = (_task(text) for text in read(settings))
+        # The mock evaluator runs no task, and so lacks nothing.
+        return cls(replace(task, outside=None) if settings.evaluator == "mock" else task for task in tasks)
 
     @property
     def digest(self) -> str:
@@ -95,17 +117,24 @@ class TaskSet:
         return _hex(lines)[:16]
 
     def all(self) -> tuple[Task, ...]:
-        """Every task, broken ones included."""
+        """Every task, also those that are broken or that this machine can't run."""
         return tuple(self._tasks.values())
 
     def ids(self, split: str | None = None) -> tuple[str, ...]:
         """Ids of the usable tasks, of one split when given; raises `SplitError` for an unknown split."""
         if split is not None and split not in SPLITS:
             raise SplitError(f"unknown split {_short(split)}; use one of: {', '.join(SPLITS)}")
-        return tuple(task.id for task in self._tasks.values() if not task.fault and split in (None, task.split))
+        return tuple(task.id for task in self._tasks.values() if task.usable and split in (None, task.split))
 
     def get(self, task_id: str) -> Task:
-        """The usable task of this id; raises `UnknownTaskError` or `BrokenTaskError`."""
+        """The usable task of this id; raises `UnavailableTaskError` and what `known` raises."""
+        task = self.known(task_id)
+        if task.missing:
+            raise UnavailableTaskError(f"the task {task_id!r} is not available here: {task.missing}")
+        return task
+
+    def known(self, task_id: str) -> Task:
+        """The task of this id, whether it can run here or not; raises `UnknownTaskError`, `BrokenTaskError`."""
         task = self._tasks.get(task_id)
         if task is None:
             raise UnknownTaskError(self._unknown(task_id))
@@ -119,7 +148,7 @@ class TaskSet:
         The seed ranks the ids by a hash and takes the first, so a task that is added changes the pick of
         those seeds alone that now pick it.
         """
-        ids = self.ids(split)
+        ids = self._drawn(split)
         if not ids:
             raise SplitError(self._empty(split))
         if seed is None:
@@ -129,6 +158,12 @@ class TaskSet:
     def with_faults(self, faults: Mapping[str, str]) -> TaskSet:
         """The same set with further tasks marked as broken: id to reason. Unknown ids are ignored."""
         return TaskSet(replace(task, fault=task.fault or faults.get(task.id)) for task in self._tasks.values())
+
+    def _drawn(self, split: str) -> tuple[str, ...]:
+        """Ids to pick from."""
+        if all(task.outside for task in self._tasks.values()):
+            return self.ids(split)
+        return tuple(task_id for task_id in self.ids(split) if self._tasks[task_id].outside is None)
 
     def _unknown(self, task_id: str) -> str:
         wanted = task_id.lower()
@@ -142,9 +177,9 @@ class TaskSet:
         )
 
     def _empty(self, split: str) -> str:
-        filled = [name for name in SPLITS if self.ids(name)]
+        filled = [name for name in SPLITS if self._drawn(name)]
         if not filled:
-            return f"no usable task at all; {len(self._tasks)} are broken, see `kernel-env tasks list`"
+            return f"no usable task at all among {len(self._tasks)}; `kernel-env tasks list` says why"
         return f"the split {split!r} holds no usable task of this task set; use {' or '.join(filled)}"
 
 
@@ -166,6 +201,7 @@ def split_of(task_id: str) -> Split:
 
 
 def _task(text: TaskText) -> Task:
+    fault = text.fault or fault_of(text.source)
     return Task(
         id=text.id,
         level=text.level,
@@ -174,7 +210,8 @@ def _task(text: TaskText) -> Task:
         hash=_hex(text.source)[:16],
         origin=text.origin,
         split=split_of(text.id),
-        fault=text.fault or fault_of(text.source),
+        fault=fault,
+        outside=None if fault else outside(text.source),
     )
 
 

@@ -19,7 +19,7 @@ from .console import err, fail, load_tasks, out, progress, settings_from
 if TYPE_CHECKING:
     from kernel_env.server.audit import Row, Summary
     from kernel_env.server.config import Settings
-    from kernel_env.server.tasks import Task
+    from kernel_env.server.tasks import Task, TaskSet
 
 READY_S = 300.0
 BUDGET_S = 600.0
@@ -39,10 +39,26 @@ def audit(
     if settings.evaluator == "mock":
         fail("the mock evaluator runs nothing; use auto, gpu or cpu")
     tasks = load_tasks(settings)
-    chosen = [tasks.get(task_id) for task_id in ids or tasks.ids()]
-    chosen = [task for task in chosen if level in (None, task.level)]
+    chosen = _chosen(tasks, ids, level)
     rows = asyncio.run(_audit(settings, chosen, as_json))
     raise typer.Exit(0 if all(row.verdict == "passed" for row in rows) else 1)
+
+
+def _chosen(tasks: TaskSet, ids: list[str] | None, level: int | None) -> list[Task]:
+    """Says which tasks are left out because they are unavailable here; ends the command if none is left."""
+    from kernel_env.server.tasks import TaskError
+
+    try:
+        found = [tasks.get(task_id) for task_id in ids or tasks.ids()]
+    except TaskError as error:
+        fail(error)
+    for task in () if ids else tasks.all():
+        if task.missing and level in (None, task.level):
+            err.print(f"{task.id} is left out: {task.missing}", style="yellow", markup=False)
+    chosen = [task for task in found if level in (None, task.level)]
+    if not chosen:
+        fail("no usable task among those asked for; `kernel-env tasks list` says why")
+    return chosen
 
 
 async def _audit(settings: Settings, tasks: Sequence[Task], as_json: bool) -> list[Row]:

@@ -37,9 +37,11 @@ def _tasks() -> list[machine.Fact]:
     settings = settings_from({})
     tasks = load_tasks(settings).all()
     broken = sum(task.fault is not None for task in tasks)
-    told = f"{len(tasks) - broken} usable from {', '.join(settings.tasks)}"
-    if broken:
-        return [machine.Fact("tasks", f"{told}; {broken} broken", "note", "kernel-env tasks list says why")]
+    lacking = sum(task.missing is not None for task in tasks)
+    told = f"{len(tasks) - broken - lacking} usable from {', '.join(settings.tasks)}"
+    if broken or lacking:
+        told += f"; {broken} broken, {lacking} unavailable"
+        return [machine.Fact("tasks", told, "note", "kernel-env tasks list says why")]
     return [machine.Fact("tasks", told)]
 
 

@@ -43,6 +43,7 @@ def packages() -> list[Fact]:
         _package("openenv", "missing", "pip install 'openenv>=0.9,<0.11'"),
         _package("torch", "missing", "pip install torch; without it only the mock evaluator works"),
         _package("triton", "note", "pip install triton, for triton submissions"),
+        _package("transformers", "note", "pip install 'openenv-kernel_env[level4]', for KernelBench's level 4"),
     ]
 
 

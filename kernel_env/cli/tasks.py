@@ -1,4 +1,4 @@
-"""`kernel-env tasks list|show|audit`: what the server would serve under the current settings."""
+"""`kernel-env tasks list|show|audit|fetch`: what the server would serve under the current settings."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from rich.text import Text
 
 from .audit import audit
 from .console import USAGE, fail, load_tasks, out, settings_from
+from .fetch import fetch
 
 if TYPE_CHECKING:
     from kernel_env.server.tasks import Task
@@ -25,6 +26,7 @@ Sources = Annotated[
 
 
 app.command("audit")(audit)
+app.command("fetch")(fetch)
 
 
 @app.command("list")
@@ -33,7 +35,7 @@ def list_tasks(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
     sources: Sources = None,
 ) -> None:
-    """List every task with its split; a broken one with the reason why it cannot be used."""
+    """List every task with its split; one that cannot be used with the reason."""
     from kernel_env.server.tasks import SPLITS
 
     if split not in (None, *SPLITS):
@@ -46,7 +48,8 @@ def list_tasks(
         return
     out.print(_table(chosen))
     broken = sum(task.fault is not None for task in chosen)
-    out.print(f"{len(chosen)} tasks, {broken} of them broken", style="dim")
+    lacking = sum(task.missing is not None for task in chosen)
+    out.print(f"{len(chosen)} tasks, {broken} of them broken, {lacking} unavailable here", style="dim")
 
 
 @app.command("show")
@@ -60,7 +63,7 @@ def show(
 
     tasks = load_tasks(settings_from({"KERNEL_ENV_TASKS": sources}))
     try:
-        task = tasks.get(task_id)
+        task = tasks.known(task_id)
     except TaskError as error:
         fail(error)
     if as_json:
@@ -75,7 +78,17 @@ def _summary(task: Task) -> dict[str, object]:
 
 
 def _table(tasks: list[Task]) -> Table:
-    table = Table("id", "split", "hash", "fault", box=None, pad_edge=False)
+    table = Table("id", "split", "hash", "", box=None, pad_edge=False)
     for task in tasks:
-        table.add_row(Text(task.id), task.split, task.hash, Text(task.fault or "", style="red"))
+        table.add_row(Text(task.id), task.split, task.hash, _note(task))
     return table
+
+
+def _note(task: Task) -> Text:
+    """Why the task cannot be used, or what its models have for weights."""
+    if task.fault:
+        return Text(task.fault, style="red")
+    if task.missing:
+        return Text(f"unavailable: {task.missing}", style="yellow")
+    weights = task.outside.weights if task.outside else None
+    return Text(f"{weights} weights" if weights else "", style="dim")
