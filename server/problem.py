@@ -39,6 +39,7 @@ def problem_text(task: Task, language: str, settings: Settings, device: Device |
     judging = "\n".join(
         (
             _device(device),
+            *_models(task),
             _correctness(task, settings, device),
             _timing(language, device),
             _reward(settings, device),
@@ -106,6 +107,17 @@ def _correctness(task: Task, settings: Settings, device: Device | None) -> str:
         f" |got - expected| <= {settings.atol:g} + {settings.rtol:g} * |expected|; integers and booleans must"
         " be equal, infinities and NaN must stand where the reference has them, and every element must be"
         f" right. {extra}".rstrip()
+    )
+
+
+def _models(task: Task) -> tuple[str, ...]:
+    if task.outside is None:
+        return ()
+    weights = {"own": "their own weights", "random": "random weights, in float32"}.get(task.outside.weights or "")
+    return (
+        f"- Models: those of `transformers` are in evaluation mode{f', with {weights}' if weights else ''}."
+        " `ModelNew` gets the same configuration object as `Model`, but may not import `transformers`: name your"
+        " parameters as in the `state_dict()` of `Model`, such as `model.lm_head.weight`.",
     )
 
 

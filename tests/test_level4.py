@@ -20,6 +20,7 @@ from kernel_env.server import model_cache
 from kernel_env.server import outside as outside_module
 from kernel_env.server.config import Settings
 from kernel_env.server.outside import outside
+from kernel_env.server.problem import problem_text
 from kernel_env.server.tasks import SplitError, TaskSet, UnavailableTaskError
 
 from .conftest import Launch
@@ -166,6 +167,13 @@ def test_an_unavailable_task_is_listed_and_never_drawn(cache: Path, level4: Path
         tasks.get("level4/1_Tiny")
     assert tasks.known("level4/1_Tiny").missing
     assert load(level4, "mock").get("level4/1_Tiny").missing is None
+
+
+def test_the_problem_tells_of_the_weights(cache: Path, level4: Path) -> None:
+    fetched(cache, "someone/tiny")
+    tasks, settings = load(level4), Settings()
+    assert "with random weights" in problem_text(tasks.get("level4/1_Tiny"), "triton", settings, None)
+    assert "transformers" not in problem_text(tasks.get("level1/1_Plain"), "triton", settings, None)
 
 
 def test_picks_are_the_same_with_and_without_the_model(cache: Path, level4: Path) -> None:
