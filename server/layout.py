@@ -7,6 +7,7 @@ dtype reaches both sides untouched. Only the judge decides a layout; nothing her
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,29 +51,42 @@ class Slot:
         return cls(tuple(shape), tuple(stride), dtype, offset)
 
 
+_PLAIN: dict[type, Callable[[Any], Any]] = {int: int.__pos__, float: float.__pos__, str: str.__str__}
+"""The exact value of a number or text, whatever its class overrides."""
+
+
 def dtype_name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 
 def flatten(value: Any) -> tuple[Any, list[torch.Tensor]]:
-    """A JSON skeleton of `value` and its tensors in order; raises `LayoutError` for other objects."""
+    """A JSON skeleton of `value` and its tensors in order; raises `LayoutError` for other objects.
+
+    No method of `value`'s own runs here: what a submission returns is read, not asked.
+    """
     tensors: list[torch.Tensor] = []
     return _walk(value, tensors), tensors
 
 
 def _walk(node: Any, tensors: list[torch.Tensor]) -> Any:
     # Not a closure of `flatten`: a recursive one is a cycle, which keeps the tensors alive until a collection.
-    if isinstance(node, torch.Tensor):
+    kind = type(node)
+    if issubclass(kind, torch.Tensor):
         tensors.append(node)
         return {"tensor": len(tensors) - 1}
-    if isinstance(node, (list, tuple)):
-        return {"tuple" if isinstance(node, tuple) else "list": [_walk(item, tensors) for item in node]}
-    if isinstance(node, dict) and all(isinstance(key, str) for key in node):
-        walked = {key: _walk(node[key], tensors) for key in sorted(node)}  # tensors in an order of their own
-        return {"dict": {key: walked[key] for key in node}}
-    if node is None or isinstance(node, (bool, int, float, str)):
+    if issubclass(kind, (list, tuple)):
+        own = tuple if issubclass(kind, tuple) else list
+        return {own.__name__: [_walk(item, tensors) for item in own.__iter__(node)]}
+    if issubclass(kind, dict) and all(type(key) is str for key in dict.keys(node)):
+        content = dict(dict.items(node))
+        walked = {key: _walk(content[key], tensors) for key in sorted(content)}  # tensors in an order of their own
+        return {"dict": {key: walked[key] for key in content}}
+    if node is None or kind is bool:
         return {"value": node}
-    raise LayoutError(f"{type(node).__name__} is neither a tensor nor a plain value")
+    for plain, value in _PLAIN.items():
+        if issubclass(kind, plain):
+            return {"value": value(node)}
+    raise LayoutError(f"{kind.__name__} is neither a tensor nor a plain value")
 
 
 def unflatten(skeleton: Any, tensors: list[torch.Tensor]) -> Any:

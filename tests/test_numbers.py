@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 import torch
 
 from kernel_env.server.compare import compare, same_bytes
-from kernel_env.server.layout import flatten, unflatten
+from kernel_env.server.layout import LayoutError, flatten, unflatten
 from kernel_env.server.statistics import Block, Reading, estimate, steady
 
 
@@ -83,6 +84,25 @@ def test_a_dicts_tensors_have_an_order_of_their_own() -> None:
     assert one == ({"dict": {"a": {"tensor": 0}, "b": {"list": [{"tensor": 1}, {"value": 3}]}}}, [a, b])
     assert other == (one[0], [a, b])
     assert list(unflatten(*other)) == ["b", "a"]
+
+
+def test_what_is_flattened_runs_no_code_of_its_own() -> None:
+    value = torch.zeros(1)
+
+    def ran(*_: object) -> object:
+        raise AssertionError
+
+    traps = dict.fromkeys(("__iter__", "__getitem__", "__len__", "__str__", "keys", "items", "__float__"), ran)
+    traps |= {"__class__": property(ran), "__pos__": ran, "__index__": ran}
+    lazy: Any = {base: type("Lazy", (base,), traps) for base in (list, tuple, dict, int, float, str)}
+    assert flatten(lazy[list]([value])) == ({"list": [{"tensor": 0}]}, [value])
+    assert flatten(lazy[tuple]([value])) == ({"tuple": [{"tensor": 0}]}, [value])
+    assert flatten(lazy[dict](a=value)) == ({"dict": {"a": {"tensor": 0}}}, [value])
+    for plain in (3, 1.5, "text"):
+        (content,) = flatten(lazy[type(plain)](plain))[0].values()
+        assert (type(content), content) == (type(plain), plain)
+    with pytest.raises(LayoutError):
+        flatten({lazy[str]("a"): value})
 
 
 def test_an_estimate_is_coherent_and_repeatable() -> None:
