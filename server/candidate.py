@@ -27,6 +27,7 @@ from . import driver, trace
 from .frames import TRUSTED_CAP, FrameError, Peer
 from .guard import DispatchGuard, GuardViolation, forbid_graphs
 from .laps import Stopwatch
+from .layers import Plan
 from .layout import Slot, dtype_name, flatten, load, unflatten
 from .memory import Region, open_region
 from .preload import CompilerError, triton_errors
@@ -279,8 +280,10 @@ def build(peer: Peer, path: str, guarded: bool) -> None:
 
 
 def main(link: int, spec: dict[str, Any], parent: int) -> None:
-    """Entry after the fork. `spec`: role ("build" | "run"), scratch, source, device, guarded, environment."""
-    confine(spec["scratch"], [link], parent)
+    """Entry after the fork. `spec`: role ("build" | "run"), scratch, source, device, guarded, plan,
+    environment.
+    """
+    confine(spec["scratch"], [link], parent, Plan.parse(spec["plan"]))
     os.environ.update(spec["environment"])
     peer = Peer(socket.socket(fileno=link), TRUSTED_CAP)
     path = f"{spec['source']}/{trace.NAME}"

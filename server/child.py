@@ -29,10 +29,18 @@ class StartFailed(RuntimeError):
 class Child:
     """A process that is up, its hello, and its stream."""
 
-    def __init__(self, name: str, process: asyncio.subprocess.Process, stream: Stream, hello: dict[str, Any]):
+    def __init__(
+        self,
+        name: str,
+        process: asyncio.subprocess.Process,
+        stream: Stream,
+        hello: dict[str, Any],
+        environment: dict[str, str],
+    ) -> None:
         self.name = name
         self.stream = stream
         self.hello = hello
+        self.environment = environment
         self._process = process
         self._asking = asyncio.Lock()
         self._broken = False
@@ -76,7 +84,11 @@ class Child:
             if isinstance(error, TimeoutError):
                 raise StartFailed(f"{name} did not start within {timeout_s:.0f} s") from None
             raise
-        return cls(name, process, stream, hello)
+        return cls(name, process, stream, hello, environment)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
 
     @property
     def alive(self) -> bool:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, cast
 
+from .layers import Mode
 from .peaks import FIELDS, Peak
 
 EvaluatorKind = Literal["auto", "gpu", "cpu", "mock"]
@@ -45,6 +46,7 @@ class Settings:
     roofline_reject: float = 0.8
     baseline: BaselineKind = "eager"
     peaks: Peak | None = None
+    sandbox: Mode = "auto"
     host: str = "127.0.0.1"
     port: int = 8000
     token: str = field(default="", repr=False)
@@ -83,6 +85,7 @@ class Settings:
             baseline=cast(BaselineKind, env.choice("KERNEL_ENV_BASELINE", ("eager", "compile"), "eager")),
             roofline_reject=env.number("KERNEL_ENV_ROOFLINE_REJECT", cls.roofline_reject, 0.0, 1.0),
             peaks=env.peaks("KERNEL_ENV_PEAKS"),
+            sandbox=cast(Mode, env.choice("KERNEL_ENV_SANDBOX", ("auto", "strict", "off"), "auto")),
             host=env.text("KERNEL_ENV_HOST", cls.host),
             port=env.integer("KERNEL_ENV_PORT", cls.port, 0, 65535),
             token=env.text("KERNEL_ENV_TOKEN", ""),

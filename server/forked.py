@@ -57,6 +57,7 @@ class Output:
 class Forked:
     """A running child. `status` is set once it is reaped: exit code, or minus the signal.
 
+    `left`: processes of it that could not be ended.
     `ended` is False for one that had to be ended though it had cut its link.
     """
 
@@ -66,6 +67,7 @@ class Forked:
     output: Output
     status: int | None = None
     strays: int = 0
+    left: int = 0
     ended: bool = True
     _died: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -150,7 +152,7 @@ async def _fork(zygote: Child, spec: dict[str, Any]) -> Forked:
 async def _end(zygote: Child, child: Forked) -> None:
     try:
         reply = await zygote.ask({"op": "reap", "pid": child.pid}, timeout_s=ANSWER_S)
-        child.status, child.strays = reply["status"], reply["strays"]
+        child.status, child.strays, child.left = reply["status"], reply["strays"], reply["left"]
     except FrameError:
         child.kill()
     finally:

@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from . import floors, hardware, peaks, roofline, sandbox
+from . import floors, hardware, landlock, peaks, roofline, sandbox
 from .baseline import Baselines
 from .blocks import Blocks
 from .construct import construct
@@ -228,6 +228,8 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     device = torch.device(sys.argv[3])
     worker.send({"hello": True, "device": hardware.describe(device).model_dump()})
+    if device.type == "cpu" or not landlock.abi():
+        sandbox.close_to_others()  # Landlock does the same; whether the driver minds was never seen
     sys.excepthook = _end_on_error
     serve(worker, device)
     os._exit(0)  # the interpreter's teardown beside a device context costs time, and can hang

@@ -1,13 +1,14 @@
 """What our processes are not given, and what a candidate's gives up before it reads the submission.
 
-Order matters: new session, descriptors, limits, environment, then the death signal and no_new_privs. The
-parent-death signal is a courtesy (a candidate can clear it); the worker's kill by process group and the
-zygote's adoption of strays are the authority. Address space is not limited: CUDA reserves terabytes of it.
+Order matters: new session, descriptors, limits, environment, user id, then the death signal, which the kernel
+forgets with the old user, no_new_privs, Landlock, and the filter of system calls last, as it refuses some of what
+comes before. The parent-death signal is a courtesy (a candidate can clear it); the kill by process group and by
+user and the zygote's adoption of strays are the authority. Address space is not limited: CUDA reserves terabytes
+of it. A layer that fails raises, so that nothing runs with less than the worker's plan.
 """
 
 from __future__ import annotations
 
-import ctypes
 import os
 import resource
 import signal
@@ -15,14 +16,23 @@ import site
 import tempfile
 from collections.abc import Iterable
 
-from . import model_cache
+from . import capabilities, identity, kernel, landlock, model_cache, paths, seccomp
+from .kernel import adopt_orphans, close_to_others
+from .layers import Plan
 
-_PR_SET_PDEATHSIG = 1
-_PR_SET_CHILD_SUBREAPER = 36
-_PR_SET_NO_NEW_PRIVS = 38
+__all__ = [
+    "adopt_orphans",
+    "clean_environment",
+    "close_to_others",
+    "confine",
+    "die_with_parent",
+    "trusted_environment",
+]
 
 FILE_BYTES = 2 << 30
 OPEN_FILES = 4096
+PROCESSES = 512
+PROCESSES_PER_CORE = 4
 
 KEPT_ENVIRONMENT = [
     "PATH",
@@ -41,28 +51,14 @@ KEPT_ENVIRONMENT = [
     "NVIDIA_DRIVER_CAPABILITIES",
     "TZ",
 ]
+OWN_ENVIRONMENT = ["HOME", "USER", "TMPDIR", "TRITON_CACHE_DIR", "TORCH_EXTENSIONS_DIR", "XDG_CACHE_HOME"]
 TRUSTED_ENVIRONMENT = ["HOME", "USER", "LOGNAME", "TMPDIR"]
 PATH_LISTS = {"PATH", "LD_LIBRARY_PATH", "LIBRARY_PATH", "CPATH", "PYTHONPATH"}
-
-_libc = ctypes.CDLL(None, use_errno=True)
-
-
-def _prctl(option: int, value: int) -> None:
-    if _libc.prctl(option, value, 0, 0, 0):
-        number = ctypes.get_errno()
-        raise OSError(number, f"prctl({option}): {os.strerror(number)}")
 
 
 def die_with_parent(parent: int) -> None:
     """Ask for SIGKILL when the parent ends; exits at once if it is already gone."""
-    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
-        os._exit(1)
-
-
-def adopt_orphans() -> None:
-    """Become the parent of descendants whose own parent has ended."""
-    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    kernel.die_with_parent(parent, signal.SIGKILL)
 
 
 def clean_environment(extra: dict[str, str]) -> dict[str, str]:
@@ -93,13 +89,27 @@ def _user_packages() -> dict[str, str]:
     return {"PYTHONUSERBASE": site.getuserbase()} if site.ENABLE_USER_SITE else {"PYTHONNOUSERSITE": "1"}
 
 
-def confine(scratch: str, keep_fds: Iterable[int], parent: int) -> None:
-    """Run in the forked child, before any line of the submission is read."""
+def confine(scratch: str, keep_fds: Iterable[int], parent: int, plan: Plan) -> None:
+    """Run in the forked child, before any line of the submission is read. Raises `OSError`."""
     os.setsid()
     _close_other_descriptors(keep_fds)
-    _limit(resource.RLIMIT_CORE, 0)
-    _limit(resource.RLIMIT_FSIZE, FILE_BYTES)
-    _limit(resource.RLIMIT_NOFILE, OPEN_FILES)
+    limit()
+    settle_in(scratch)
+    if plan.uid:
+        limit_processes()
+        identity.become(plan.uid)
+    die_with_parent(parent)
+    if plan.confined:
+        capabilities.drop()
+        kernel.prctl(kernel.NO_NEW_PRIVS, 1)
+    if plan.files or plan.scopes:
+        landlock.restrict(plan.read, (*plan.write, paths.OWN_PROCESS, scratch), plan.files)
+    if plan.seccomp:
+        seccomp.load(plan.protected)
+
+
+def settle_in(scratch: str) -> None:
+    """Everything that programs write without being told where goes there."""
     os.environ.update(
         HOME=scratch,
         USER="candidate",
@@ -111,8 +121,17 @@ def confine(scratch: str, keep_fds: Iterable[int], parent: int) -> None:
     tempfile.tempdir = scratch
     os.chdir(scratch)
     os.umask(0o077)
-    die_with_parent(parent)
-    _prctl(_PR_SET_NO_NEW_PRIVS, 1)
+
+
+def limit() -> None:
+    _limit(resource.RLIMIT_CORE, 0)
+    _limit(resource.RLIMIT_FSIZE, FILE_BYTES)
+    _limit(resource.RLIMIT_NOFILE, OPEN_FILES)
+
+
+def limit_processes() -> None:
+    """Threads count as well. Only with a user id of one's own: the kernel counts by user."""
+    _limit(resource.RLIMIT_NPROC, PROCESSES + PROCESSES_PER_CORE * (os.cpu_count() or 1))
 
 
 def _limit(which: int, value: int) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import os
 import time
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
@@ -54,6 +55,7 @@ class Seat:
     message: str = ""
     submissions: int = 0
     restarts: int = 0
+    sandbox: dict[str, dict[str, str]] = field(default_factory=dict)
     _worker: Child | None = None
     _asked: dict[str, asyncio.Future[Evaluation]] = field(default_factory=dict)
     _company: Company = field(default_factory=Company)
@@ -90,6 +92,7 @@ class Seat:
         try:
             if "failed" in worker.hello:
                 raise StartFailed(str(worker.hello["failed"]))
+            self.sandbox = worker.hello["sandbox"]
             self._worker, self.device = worker, Device.model_validate(worker.hello["device"])
             self._become("ready", "")
             self._warn(self.device.name)
@@ -192,9 +195,13 @@ class Seat:
             "timing_budget_s",
             "roofline_reject",
             "baseline",
+            "sandbox",
         ]
         values = {name: getattr(self.settings, name) for name in names}
         values["peaks"] = supply(self.settings.peaks)
+        tasks = [source for source in self.settings.tasks if os.path.exists(source)]
+        closed = [self.settings.kernelbench_dir, self.settings.eval_log, *tasks]
+        values["closed"] = [str(path) for path in closed if path]
         return {"device": self.kind, "index": self.index, **values}
 
     def _warn(self, name: str) -> None:
@@ -209,4 +216,5 @@ class Seat:
             "submissions": self.submissions,
             "restarts": self.restarts,
             "message": self.message,
+            "sandbox": self.sandbox,
         }

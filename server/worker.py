@@ -16,19 +16,17 @@ import os
 import signal
 import socket
 import sys
-import tempfile
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from . import trace
 from .budget import Budget
 from .checks import check
 from .child import Child, StartFailed
+from .confinement import Confinement, Home
 from .finish import finish
-from .folders import remove
 from .forked import Forked, forked
 from .frames import TRUSTED_CAP, FrameError, Stream
 from .outcome import (
@@ -44,7 +42,7 @@ from .outcome import (
     Rejected,
     TimedOut,
 )
-from .sandbox import adopt_orphans, clean_environment, die_with_parent, trusted_environment
+from .sandbox import adopt_orphans, clean_environment, close_to_others, die_with_parent, trusted_environment
 from .strays import end_strays
 
 START_S = 120.0
@@ -75,10 +73,16 @@ class Worker:
         self._judge: Child | None = None
         self._zygote: Child | None = None
         self._device: Device | None = None
+        self._confinement = Confinement(config)
+
+    @property
+    def sandbox(self) -> dict[str, dict[str, str]]:
+        return self._confinement.report.json()
 
     async def start(self) -> Device:
-        """Bring judge and zygote up; raises `StartFailed`."""
-        await asyncio.gather(self._ready_judge(), self._ready_zygote())
+        """Bring judge and zygote up and find out what confines candidates; raises `StartFailed`."""
+        _, zygote = await asyncio.gather(self._ready_judge(), self._ready_zygote())
+        await self._confinement.settle(zygote, self._ours(), self._environment("run"))
         assert self._device is not None
         return self._device
 
@@ -86,7 +90,11 @@ class Worker:
         for child in (self._judge, self._zygote):
             if child is not None:
                 await child.stop()
-        await asyncio.to_thread(end_strays)
+        await asyncio.to_thread(self._end_all)
+
+    def _end_all(self) -> None:
+        end_strays()
+        self._confinement.end_everyone()
 
     async def evaluate(self, request: EvaluationRequest, waited_s: float) -> Evaluation:
         """Never raises but for cancellation. `waited_s` of the request's budget have passed already."""
@@ -113,15 +121,15 @@ class Worker:
         refused = await self._check(request, budget)
         if refused is not None:
             return _Verdict(refused)
-        async with self._temporary("candidate-") as scratch:
+        async with self._confinement.home("candidate-") as home:
             async with budget.turn(self._builds):
-                failed = await self._build(request, scratch, budget)
+                failed = await self._build(request, home, budget)
             if failed is not None:
                 return _Verdict(failed)
             async with budget.turn(self._lease):
-                verdict = await self._run(request, scratch, budget)
+                verdict = await self._run(request, home, budget)
                 if verdict.outcome.kind == "impossible_timing":
-                    verdict = await self._run(request, scratch, budget)
+                    verdict = await self._run(request, home, budget)
                 return verdict
 
     async def _check(self, request: EvaluationRequest, budget: Budget) -> Outcome | None:
@@ -131,12 +139,12 @@ class Worker:
             limit = self._config["max_code_bytes"]
             return await asyncio.to_thread(check, request.code, request.language, limit)
 
-    async def _build(self, request: EvaluationRequest, scratch: str, budget: Budget) -> Outcome | None:
+    async def _build(self, request: EvaluationRequest, home: Home, budget: Budget) -> Outcome | None:
         """Import the submission in a child without a device; None when that went well or needs the device."""
         stage_s: float = self._config["build_timeout_s"]
         child: Forked
         outcome: Outcome | None = None
-        async with self._forked("build", request, scratch, budget) as child:
+        async with self._forked("build", request, home, budget) as child:
             limit_s = budget.limit(stage_s)
             try:
                 with budget.timed("build"):
@@ -165,13 +173,13 @@ class Worker:
             else Raised(stage="compile", message=message)
         )
 
-    async def _run(self, request: EvaluationRequest, scratch: str, budget: Budget) -> _Verdict:
+    async def _run(self, request: EvaluationRequest, home: Home, budget: Budget) -> _Verdict:
         """Candidate and judge together; the lease is held."""
         with budget.timed("queue"):
             judge = await self._ready_judge()
         async with (
             self._twins(request, budget) as twins,
-            self._forked("run", request, scratch, budget) as child,
+            self._forked("run", request, home, budget) as child,
         ):
             asking = asyncio.create_task(self._ask_judge(judge, request, [child, *twins], budget))
             try:
@@ -227,23 +235,26 @@ class Worker:
             twins = []
             for code in codes:
                 reference = request.model_copy(update={"code": code, "mode": "audit"})
-                scratch = await stack.enter_async_context(self._temporary("twin-"))
-                forking = self._forked("run", reference, scratch, budget)
+                home = await stack.enter_async_context(self._confinement.home("twin-"))
+                forking = self._forked("run", reference, home, budget)
                 twins.append(await stack.enter_async_context(forking))
             yield twins
 
     @asynccontextmanager
     async def _forked(
-        self, role: str, request: EvaluationRequest, scratch: str, budget: Budget
+        self, role: str, request: EvaluationRequest, home: Home, budget: Budget
     ) -> AsyncIterator[Forked]:
         """A child with a copy of the submission made for it: what an earlier child did to its own is void."""
         with budget.timed("queue"):
             zygote = await self._ready_zygote()
-        async with self._temporary("source-") as source:
-            await asyncio.to_thread(Path(source, trace.NAME).write_text, request.code, "utf-8")
+        async with self._confinement.source(home, trace.NAME, request.code) as source:
+            spec = self._spec(role, request, home, source)
             try:
-                async with forked(zygote, self._spec(role, request, scratch, source)) as child:
+                async with forked(zygote, spec) as child:
                     yield child
+                if child.left:
+                    home.lost = True
+                    _logger.error("%d processes of a submission could not be ended", child.left)
             finally:
                 if not zygote.alive:
                     await finish(self._bury(zygote))
@@ -251,23 +262,35 @@ class Worker:
     async def _bury(self, zygote: Child) -> None:
         """Its children died with it; what they had left behind is ours."""
         await zygote.stop()
-        await asyncio.to_thread(end_strays)
+        await asyncio.to_thread(self._end_all)
 
-    def _spec(self, role: str, request: EvaluationRequest, scratch: str, source: str) -> dict[str, Any]:
+    def _spec(self, role: str, request: EvaluationRequest, home: Home, source: str) -> dict[str, Any]:
+        guarded = request.mode != "audit"
+        plan = self._confinement.plan(home, source, self._ours(), device=role == "run", models=not guarded)
+        return {
+            "role": role,
+            "scratch": home.scratch,
+            "source": source,
+            "device": self._config["device"],
+            "guarded": guarded,
+            "plan": plan.json(),
+            "environment": self._environment(role),
+        }
+
+    def _environment(self, role: str) -> dict[str, str]:
+        """What differs from the zygote's."""
         environment = {}
         if self._device is not None and self._device.capability:
             suffix = "a" if self._device.capability in ("9.0", "10.0") else ""
             environment["TORCH_CUDA_ARCH_LIST"] = self._device.capability + suffix
         if role == "build":
             environment["CUDA_VISIBLE_DEVICES"] = ""
-        return {
-            "role": role,
-            "scratch": scratch,
-            "source": source,
-            "device": self._config["device"],
-            "guarded": request.mode != "audit",
-            "environment": environment,
-        }
+        return environment
+
+    def _ours(self) -> list[int]:
+        """The processes that no candidate may touch."""
+        children = [child.pid for child in (self._judge, self._zygote) if child is not None]
+        return [os.getpid(), os.getppid(), *children]
 
     async def _ready_judge(self) -> Child:
         async with self._starting_judge:
@@ -303,15 +326,6 @@ class Worker:
         # Longer launch queues: networks of many small kernels fit in whole (see `laps`, `gate`).
         queues = {"CUDA_SCALE_LAUNCH_QUEUES": "4x"}
         return {"CUDA_VISIBLE_DEVICES": index, "CUDA_DEVICE_ORDER": "PCI_BUS_ID", **queues}
-
-    @asynccontextmanager
-    async def _temporary(self, prefix: str) -> AsyncIterator[str]:
-        """A folder of the submission's own, gone afterwards."""
-        folder = tempfile.mkdtemp(prefix=prefix, dir=self._folder)
-        try:
-            yield folder
-        finally:
-            await finish(asyncio.to_thread(remove, folder))
 
 
 @dataclass(frozen=True)
@@ -393,7 +407,7 @@ async def run(fd: int, config: dict[str, Any]) -> None:
     worker = Worker(config)
     try:
         device = await worker.start()
-        await pool.send({"device": device.model_dump()})
+        await pool.send({"device": device.model_dump(), "sandbox": worker.sandbox})
         await serve(pool, worker)
     except StartFailed as error:
         await pool.send({"failed": str(error)})
@@ -404,6 +418,7 @@ async def run(fd: int, config: dict[str, Any]) -> None:
 def main() -> None:
     die_with_parent(int(sys.argv[2]))
     adopt_orphans()
+    close_to_others()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     asyncio.run(run(int(sys.argv[1]), json.loads(sys.argv[3])))
 

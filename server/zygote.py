@@ -2,8 +2,9 @@
 
 `python -m kernel_env.server.zygote FD` serves the worker over an inherited socket. `fork` makes a child (its
 link, stdout and stderr ride along as descriptors); `reap` collects a child that has ended, kills its process
-group and every stray descendant that this process, a subreaper, has adopted. The worker decides when; so a pid
-stays valid until it says `reap`. A closed socket ends the zygote and all its children.
+group, whatever else has the child's user id, and every stray descendant that this process, a subreaper, has
+adopted. The worker decides when; so a pid stays valid until it says `reap`. A closed socket ends the zygote and
+all its children.
 """
 
 from __future__ import annotations
@@ -16,15 +17,16 @@ import sys
 from contextlib import suppress
 from typing import Any
 
-from . import candidate, preload, sandbox
+from . import candidate, identity, preload, probing, sandbox
 from .frames import TRUSTED_CAP, FrameError, Peer
+from .layers import Plan
 from .strays import collect, end_strays
 
 
 class Zygote:
     def __init__(self, peer: Peer) -> None:
         self._peer = peer
-        self._children: set[int] = set()
+        self._plans: dict[int, Plan] = {}
 
     def serve(self) -> None:
         while True:
@@ -36,7 +38,7 @@ class Zygote:
                 self._peer.send({"pid": self._fork(request["spec"], fds)})
             else:
                 self._peer.send(self._reap(request["pid"]))
-        for pid in list(self._children):
+        for pid in list(self._plans):
             self._reap(pid)
 
     def _fork(self, spec: dict[str, Any], fds: list[int]) -> int:
@@ -47,20 +49,22 @@ class Zygote:
             _become_candidate(link, stdout, stderr, spec, parent)
         for fd in fds:
             os.close(fd)
-        self._children.add(pid)
+        self._plans[pid] = Plan.parse(spec["plan"])
         return pid
 
     def _reap(self, pid: int) -> dict[str, Any]:
         """Kill what is left of a child, collect it, and end its strays; status as `waitstatus_to_exitcode`."""
-        if pid not in self._children:
-            return {"status": None, "strays": 0}
+        if pid not in self._plans:
+            return {"status": None, "strays": 0, "left": 0}
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(pid, signal.SIGKILL)
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
         status = collect(pid)
-        self._children.discard(pid)
-        return {"status": status, "strays": end_strays(self._children)}
+        plan = self._plans.pop(pid)
+        left = identity.end_all(plan.uid, plan.helper) if plan.uid else 0
+        strays = end_strays(self._plans)
+        return {"status": status, "strays": strays.ended, "left": left + strays.left}
 
 
 def _become_candidate(link: int, stdout: int, stderr: int, spec: dict[str, Any], parent: int) -> None:
@@ -71,7 +75,8 @@ def _become_candidate(link: int, stdout: int, stderr: int, spec: dict[str, Any],
         os.dup2(stdout, 1)
         os.dup2(stderr, 2)
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-        candidate.main(link, spec, parent)
+        main = probing.main if spec["role"] == "probe" else candidate.main
+        main(link, spec, parent)
         status = 0
     finally:
         os._exit(status)
@@ -81,6 +86,7 @@ def main() -> None:
     sock = socket.socket(fileno=int(sys.argv[1]))
     sandbox.die_with_parent(int(sys.argv[2]))
     sandbox.adopt_orphans()
+    sandbox.close_to_others()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     peer = Peer(sock, TRUSTED_CAP)
     preload.prepare()
