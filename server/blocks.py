@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
+from typing import TypeGuard
 
 from .laps import Laps
 from .link import CandidateLink, Ended, TwinLink
@@ -98,13 +99,14 @@ class Blocks:
 def _time(link: CandidateLink, entries: Sequence[InputSet], flush: bool, hold: int, keep: bool) -> Laps:
     sets = [{"inputs": entry.inputs, "outputs": entry.outputs} for entry in entries]
     reply = link.call("time", sets=sets, flush=flush, hold=hold, keep=keep)
-    return Laps(_laps(reply.get("laps"), len(sets)), _laps(reply.get("host"), len(sets)))
+    laps, host = reply.get("laps"), reply.get("host")
+    if _are_laps(laps, len(sets)) and _are_laps(host, len(sets)):
+        return Laps(laps, host)
+    raise link.ended(Crashed(stage="timing", message="the candidate's process reported no timings"))
 
 
-def _laps(value: object, count: int) -> list[float]:
-    if isinstance(value, list) and len(value) == count and all(_is_lap(lap) for lap in value):
-        return value
-    raise Ended(Crashed(stage="timing", message="the candidate's process reported no timings"))
+def _are_laps(value: object, count: int) -> TypeGuard[list[float]]:
+    return isinstance(value, list) and len(value) == count and all(_is_lap(lap) for lap in value)
 
 
 def _is_lap(value: object) -> bool:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from .blocks import Blocks
 from .gate import Gate
+from .link import Ended
 from .mailbox import InputSet
 
 SHARE = {"cuda": 0.95, "cpu": 0.8}
@@ -45,7 +46,7 @@ class Bound:
         self._gates: list[Gate] = []
         if self._kind == "cuda":
             self._count = max(1, min(self._count, int(QUEUED_HOST_MS / max(host_ms, 1e-3))))
-            self._gates = [Gate(link, blocks.mailbox, blocks.device) for link in (blocks.twin, blocks.candidate)]
+            self._open_gates()
         self._twin: list[float] = []
         self._candidate: list[Outside] = []
 
@@ -68,6 +69,14 @@ class Bound:
     def close(self) -> None:
         for gate in self._gates:
             gate.close()
+
+    def _open_gates(self) -> None:
+        try:
+            for link in (self._blocks.twin, self._blocks.candidate):
+                self._gates.append(Gate(link, self._blocks.mailbox, self._blocks.device))
+        except Ended:
+            self.close()
+            raise
 
     def _least(self, outside: Outside) -> float:
         """What a call must at least have taken (ms)."""

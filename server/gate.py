@@ -19,7 +19,7 @@ import torch
 
 from .link import CandidateLink, Ended
 from .mailbox import InputSet, Mailbox
-from .outcome import TimedOut
+from .outcome import WrongOutput
 from .words import Words
 
 QUEUE_S = 0.25
@@ -47,12 +47,16 @@ class Gate:
         self._device = device
         self._words = Words.create()
         self._value = 0
-        link.call("gate", [self._words.fd])
+        try:
+            link.call("gate", [self._words.fd])
+        except Ended:
+            self._words.close()
+            raise
 
     def run(self, entries: Sequence[InputSet], host_ms: float, expected_ms: float) -> Passage:
         """`entries` hold private inputs and poisoned slots; `host_ms` is what one call may take to queue.
 
-        Raises `Ended` when the candidate fails or is not done long after `expected_ms`.
+        Raises `Ended` when the candidate fails or does not end.
         """
         self._value += 1
         sets = [{"inputs": entry.inputs, "outputs": entry.outputs} for entry in entries]
@@ -66,23 +70,34 @@ class Gate:
         self._words.open_gate(self._value)
         if not queued:
             self._link.finish()
-        self._await(max(LONGEST_S, 20e-3 * expected_ms * len(entries)))
+        with self._link.waiting():
+            done = self._await(max(LONGEST_S, 20e-3 * expected_ms * len(entries)))
         elapsed_ms = (time.perf_counter() - start) * 1e3
+        if not done:
+            elapsed_ms = self._drained(start)
         digests = [self._mailbox.digest(entry) for entry in entries]
         self._link.call("drain")
         return Passage(elapsed_ms, len(entries), queued, [int(digest) for digest in digests])
 
-    def _await(self, limit_s: float) -> None:
+    def _await(self, limit_s: float) -> bool:
+        """Is all done within the limit (which may rest on a claim) and the stage's?"""
+        limit_s = min(limit_s, self._link.left_s)
         started = time.perf_counter()
         while self._words.done() != self._value:
             waited = time.perf_counter() - started
             if waited > limit_s:
-                self._link.call("drain")  # an error of the device shows here, and so does an endless kernel
-                raise Ended(
-                    TimedOut(stage="timing", seconds=limit_s, message="calls that were queued never ended")
-                )
+                return False
             if waited > SPIN_S:
-                time.sleep(POLL_S)
+                self._link.pause(POLL_S)
+        return True
+
+    def _drained(self, start: float) -> float:
+        """The ms until the device is done: calls that take long end here, endless ones and faults show."""
+        self._link.call("drain")
+        if self._words.done() != self._value:
+            message = "calls that were queued on the device did not run to their end"
+            raise self._link.ended(WrongOutput(stage="timing", message=message))
+        return (time.perf_counter() - start) * 1e3
 
     def close(self) -> None:
         self._words.close()

@@ -9,6 +9,7 @@ count as a crash of the candidate, never as a fault of ours.
 
 from __future__ import annotations
 
+import select
 import signal
 import time
 from collections.abc import Iterator, Sequence
@@ -58,7 +59,7 @@ class CandidateLink:
             self._peer.receive(HELLO_S)
         except (FrameError, FrameTimeout) as error:
             message = f"the candidate's process could not be set up: {error}"
-            raise self._ended(Infrastructure(message=message)) from None
+            raise self.ended(Infrastructure(message=message)) from None
         self._signal(signal.SIGSTOP)
 
     def enter(self, stage: Where, limit_s: float) -> None:
@@ -87,34 +88,40 @@ class CandidateLink:
         try:
             return self._check(self._receive(self.left_s))
         except FrameTimeout:
-            raise self._ended(TimedOut(stage=self._stage, seconds=self._limit_s)) from None
+            raise self.ended(TimedOut(stage=self._stage, seconds=self._limit_s)) from None
 
     def _send(self, op: str, fds: Sequence[int], fields: dict[str, Any]) -> None:
         self._signal(signal.SIGCONT)
-        with self._waiting():
+        with self.waiting():
             try:
                 self._peer.send({"op": op, **fields}, fds, self.left_s)
             except FrameTimeout:
-                raise self._ended(TimedOut(stage=self._stage, seconds=self._limit_s)) from None
+                raise self.ended(TimedOut(stage=self._stage, seconds=self._limit_s)) from None
             except FrameError:
-                raise self._ended(Crashed(stage=self._stage)) from None
+                raise self.ended(Crashed(stage=self._stage)) from None
 
     def _receive(self, wait_s: float) -> dict[str, Any]:
-        with self._waiting():
+        with self.waiting():
             try:
                 reply = self._peer.receive(wait_s)
             except FrameError:
-                raise self._ended(Crashed(stage=self._stage)) from None
+                raise self.ended(Crashed(stage=self._stage)) from None
         self._signal(signal.SIGSTOP)
         return reply
 
     def _check(self, reply: dict[str, Any]) -> dict[str, Any]:
         if "error" in reply:
-            raise self._ended(self._failure(str(reply["error"]), clip(str(reply.get("message", "")))))
+            raise self.ended(self._failure(str(reply["error"]), clip(str(reply.get("message", "")))))
         return reply
 
+    def pause(self, seconds: float) -> None:
+        """Let time pass while its device works on; raises `Ended` if its process has ended."""
+        if select.select([self._handle], [], [], seconds)[0]:
+            raise self.ended(Crashed(stage=self._stage))
+
     @contextmanager
-    def _waiting(self) -> Iterator[None]:
+    def waiting(self) -> Iterator[None]:
+        """What passes inside counts towards the stage's deadline."""
         started = time.monotonic()
         try:
             yield
@@ -125,7 +132,8 @@ class CandidateLink:
         with suppress(ProcessLookupError):  # the link tells
             signal.pidfd_send_signal(self._handle, number)
 
-    def _ended(self, outcome: Outcome) -> Ended:
+    def ended(self, outcome: Outcome) -> Ended:
+        """To be raised: what happened at the other end, and whose fault that is."""
         return Ended(outcome)
 
     def _failure(self, kind: str, message: str) -> Outcome:
@@ -147,7 +155,7 @@ class CandidateLink:
 class TwinLink(CandidateLink):
     """To the process that runs the reference as candidates are run: its end is no fault of a submission."""
 
-    def _ended(self, outcome: Outcome) -> Ended:
+    def ended(self, outcome: Outcome) -> Ended:
         message = getattr(outcome, "message", "") or outcome.kind.replace("_", " ")
         lost = outcome.kind in ("crashed", "infrastructure")
         return Ended(
