@@ -23,9 +23,9 @@ from typing import Any
 
 import torch
 
-from . import driver, trace
+from . import driver, hatches, trace
 from .frames import TRUSTED_CAP, FrameError, Peer
-from .guard import DispatchGuard, GuardViolation, forbid_graphs
+from .guard import DispatchGuard, GuardViolation
 from .laps import Stopwatch
 from .layout import Slot, dtype_name, flatten, load, unflatten
 from .memory import Region, open_region
@@ -51,16 +51,19 @@ class Candidate:
         self._peer = peer
         self._path = path
         self._device = device
-        self._guard = DispatchGuard(device)
+        self._guard = DispatchGuard(device, self._tell)
         self._guarded = guarded
         self._watch: AbstractContextManager[Any] = self._guard if guarded else nullcontext()
         if guarded:
-            forbid_graphs(self._guard)
+            hatches.close(self._guard, device)
         self._stopwatch = Stopwatch(device)
         self._region: Region | None = None
         self._words: Words | None = None
         self._module: ModuleType | None = None
         self._model: Any = None
+
+    def _tell(self, violation: str) -> None:
+        self._peer.send({"error": "violation", "message": trace.clip(violation)})
 
     def serve(self) -> None:
         """Answer requests until the judge closes the link."""
@@ -115,7 +118,7 @@ class Candidate:
         arguments = pickle.loads(base64.b64decode(request["arguments"]))  # written by the judge
         arguments = [a.to(self._device) if isinstance(a, torch.Tensor) else a for a in arguments]
         torch.manual_seed(request["seed"])
-        with torch.no_grad(), self._models(), self._watch, self._guard.construction():
+        with torch.no_grad(), self._models(), self._guard.construction():
             model = self._module.ModelNew(*arguments)  # type: ignore[union-attr]
             model = model.to(self._device)
             self._model = model

@@ -125,7 +125,7 @@ class Worker:
                 return verdict
 
     async def _check(self, request: EvaluationRequest, budget: Budget) -> Outcome | None:
-        if request.mode == "audit":
+        if request.mode != "submission":
             return None
         with budget.timed("checks"):
             limit = self._config["max_code_bytes"]
