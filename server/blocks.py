@@ -18,7 +18,7 @@ from .link import CandidateLink, Ended, TwinLink
 from .mailbox import InputSet, Mailbox
 from .outcome import Crashed, WrongOutput
 from .reference import Reference
-from .trials import expected_outputs, make_room, settle
+from .trials import expected_outputs, settle
 from .verify import Verifier
 
 HOST_VERIFIED = 2
@@ -41,6 +41,7 @@ class Blocks:
         self.device = reference.device
         self._reference = reference
         self._verifier = verifier
+        self._trimmed = False
 
     def refill(self, count: int | None = None, share: bool = True) -> list[InputSet]:
         """Fresh contents in `count` sets (all by default), in random order; output slots poisoned."""
@@ -62,12 +63,20 @@ class Blocks:
         self, entries: Sequence[InputSet], flush: bool = False, hold: int = 0, keep: bool = False
     ) -> Laps:
         """The reference's calls in its twin; its outputs are of no use, and `keep` is for what keeping costs."""
-        if self._make_room():
-            _time(self.twin, entries, False, 0, keep=False)  # memory that was given back is taken again
+        self._make_room()
+        self.wake(entries)
         return _time(self.twin, entries, flush, hold, keep)
 
+    def wake(self, entries: Sequence[InputSet]) -> None:
+        """The twin takes again, by a block that does not count, what memory it has given back."""
+        if self._trimmed:
+            self._trimmed = False
+            self.restore(entries)
+            settle(self.device)
+            _time(self.twin, entries, False, 0, keep=False)
+
     def restore(self, entries: Sequence[InputSet]) -> None:
-        """The shared inputs as they were: a reference may change its own."""
+        """The shared inputs as they were: either side may have changed them."""
         for entry in entries:
             self.mailbox.share(entry)
 
@@ -87,13 +96,11 @@ class Blocks:
             if problem is not None:
                 raise Ended(WrongOutput(stage="timing", message=f"in a timed call: {problem}"))
 
-    def _make_room(self) -> bool:
-        """The judge is done and caches nothing that a process may come to lack; did the twin give memory back?"""
-        settle(self.device)
-        if not make_room(self.device):
-            return False
-        self.twin.call("trim")
-        return True
+    def _make_room(self) -> None:
+        """The judge is done; where a process may come to lack memory, neither judge nor twin only caches any."""
+        if settle(self.device):
+            self.twin.call("trim")
+            self._trimmed = True
 
 
 def _time(link: CandidateLink, entries: Sequence[InputSet], flush: bool, hold: int, keep: bool) -> Laps:

@@ -53,6 +53,7 @@ class Bound:
     def measure(self, claimed_ms: float, reference_ms: float) -> None:
         """A block of each side, of which a call takes about as long as named. Raises `Ended`."""
         entries = self._refill()
+        self._blocks.wake(entries)
         besides_ms = self._time(0, entries, reference_ms).elapsed_ms / self._count - reference_ms
         self._twin.append(max(besides_ms, 0.0))
         entries = self._refill()
