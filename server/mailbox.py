@@ -52,12 +52,15 @@ class Mailbox:
         for _ in range(_set_count(probe.end - start, reference.device) - 1):
             self.sets.append(InputSet(self.sets[-1].end, self._skeleton, sample, out_skeleton, expected))
         self.region = memory.create(self.sets[-1].end, reference.device)
-        store(list(state.values()), slots, self.region)
 
     @property
     def output_bytes(self) -> int:
         """Of one call's outputs."""
         return sum(slot.span * slot.torch_dtype.itemsize for slot in self.sets[0].output_slots)
+
+    def share_state(self) -> None:
+        """The reference's weights, for a process to take over; one that did so before may have changed them."""
+        store(list(self._reference.state().values()), list(self.state.values()), self.region)
 
     def fill(self, entry: InputSet, seed: int, family: str | None = None) -> None:
         """Draw fresh inputs for a set, share a copy of them, and poison its output slots."""

@@ -81,6 +81,7 @@ class Contest:
         entries = self._sides.refill()
         if secrets.randbelow(2):
             candidate, candidate_clock = self._claim(entries, hold)
+            self._sides.restore(entries)
             reference, reference_clock = self._reference(entries, hold)
         else:
             reference, reference_clock = self._reference(entries, hold)
