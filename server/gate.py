@@ -33,7 +33,6 @@ class Passage:
     """One block through the gate: the judge's ms for it (writing inputs and keeping outputs included)."""
 
     elapsed_ms: float
-    calls: int
     queued: bool
     digests: list[int]
 
@@ -77,7 +76,7 @@ class Gate:
             elapsed_ms = self._drained(start)
         digests = [self._mailbox.digest(entry) for entry in entries]
         self._link.call("drain")
-        return Passage(elapsed_ms, len(entries), queued, [int(digest) for digest in digests])
+        return Passage(elapsed_ms, queued, [int(digest) for digest in digests])
 
     def _await(self, limit_s: float) -> bool:
         """Is all done within the limit (which may rest on a claim) and the stage's?"""

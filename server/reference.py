@@ -86,7 +86,7 @@ class Reference:
         invariant = own or INVARIANTS.get(self._task_id)
         if not self.extras.invariant or invariant is None:
             return None
-        with torch.no_grad():
+        with _task_code("its check of outputs"), torch.no_grad():
             problem: str | None = invariant(inputs, outputs)
         return problem
 
@@ -136,7 +136,7 @@ def _change(value: Any, family: str) -> Any:
 
 def _move(value: Any, device: torch.device) -> Any:
     if isinstance(value, torch.Tensor):
-        return value.detach().to(device)
+        return value.detach().to(device).resolve_conj().resolve_neg()  # plain bytes, to be copied as such
     if isinstance(value, (list, tuple)):
         return type(value)(_move(item, device) for item in value)
     if isinstance(value, dict):

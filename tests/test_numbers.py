@@ -125,6 +125,11 @@ def test_equal_blocks_give_a_point() -> None:
     assert (result.low, result.speedup, result.high) == (3.0, 3.0, 3.0)
 
 
+def test_times_of_nothing_give_a_finite_speedup() -> None:
+    result = estimate([Block.of([0.0], [0.0])] * 5)
+    assert (result.speedup, result.half_width) == (1.0, 0.0)
+
+
 def reading(mhz: int, slowed: bool = False) -> Reading:
     return Reading(mhz, slowed)
 
