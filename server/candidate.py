@@ -83,6 +83,8 @@ class Candidate:
     ) -> dict[str, Any]:
         try:
             reply = handler(request, fds)
+            if request.get("op") != "queue":
+                self._synchronize()  # what was launched when the handler's tensors went is no burden of others
         except BaseException as error:  # the one boundary round the submission: it may raise anything
             reply = self._failure(error)
         if self._guard.violations:
@@ -118,7 +120,7 @@ class Candidate:
         arguments = pickle.loads(base64.b64decode(request["arguments"]))  # written by the judge
         arguments = [a.to(self._device) if isinstance(a, torch.Tensor) else a for a in arguments]
         torch.manual_seed(request["seed"])
-        with torch.no_grad(), self._models(), self._guard.construction():
+        with torch.no_grad(), self._models():
             model = self._module.ModelNew(*arguments)  # type: ignore[union-attr]
             model = model.to(self._device)
             self._model = model
@@ -153,7 +155,6 @@ class Candidate:
         self._poison(request["outputs"])
         result = self._forward(inputs)
         self._deliver(request["outputs"], result)
-        self._synchronize()
         return {}
 
     def on_time(self, request: dict[str, Any], fds: list[int]) -> dict[str, Any]:
@@ -192,7 +193,7 @@ class Candidate:
         return {}
 
     def on_drain(self, request: dict[str, Any], fds: list[int]) -> dict[str, Any]:
-        self._synchronize()
+        """The device is done with what was queued, as it is at the end of any other request."""
         return {}
 
     def _forward(self, inputs: list[Any]) -> Any:

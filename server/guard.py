@@ -13,7 +13,6 @@ that leaves the dispatcher: other layers cover those.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, NoReturn
 
@@ -54,7 +53,6 @@ class DispatchGuard(TorchDispatchMode):
         super().__init__()  # type: ignore[no-untyped-call]
         self._device = device
         self._tell = tell
-        self.constructing = False
         self.violations: list[str] = []
 
     def __enter__(self) -> DispatchGuard:
@@ -72,14 +70,6 @@ class DispatchGuard(TorchDispatchMode):
             if self._tell is not None:
                 self._tell(what)
         raise GuardViolation(what)
-
-    @contextmanager
-    def construction(self) -> Iterator[None]:
-        self.constructing = True
-        try:
-            yield
-        finally:
-            self.constructing = False
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None

@@ -72,16 +72,18 @@ def _forbid_graphs(guard: DispatchGuard) -> None:
     for name in _TRACERS:
         _replace(torch.jit, name, _refuse(guard, f"torch.jit.{name}"))
     if hasattr(torch.cuda, "CUDAGraph"):
-        _forbid_capture_in_construction(guard)
+        _forbid_capture_outside_forward(guard)
 
 
-def _forbid_capture_in_construction(guard: DispatchGuard) -> None:
+def _forbid_capture_outside_forward(guard: DispatchGuard) -> None:
+    """Elsewhere (on import, in `__init__`, `state_dict` or a finalizer) nobody sees what is captured."""
+    guards = torch._C._len_torch_dispatch_stack
     original = torch.cuda.CUDAGraph
 
     class CUDAGraph(original):  # type: ignore[misc, valid-type]
         def capture_begin(self, *args: Any, **kwargs: Any) -> None:
-            if guard.constructing:
-                guard.violate("a CUDA graph captured in __init__ is not allowed: launch the kernel in forward")
+            if not guards():
+                guard.violate("a CUDA graph may only be captured in forward: launch the kernel there")
             super().capture_begin(*args, **kwargs)
 
     torch.cuda.CUDAGraph = CUDAGraph  # type: ignore[misc]
