@@ -32,6 +32,7 @@ from .trace import clip
 
 Where = Literal["compile", "correctness", "timing"]
 HELLO_S = 60.0
+END_S = 5.0
 
 
 class Ended(Exception):
@@ -113,6 +114,11 @@ class CandidateLink:
         if "error" in reply:
             raise self.ended(self._failure(str(reply["error"]), clip(str(reply.get("message", "")))))
         return reply
+
+    def end(self) -> None:
+        """The process has served: its memory goes, and whatever its device still does."""
+        self._signal(signal.SIGKILL)
+        select.select([self._handle], [], [], END_S)
 
     def pause(self, seconds: float) -> None:
         """Let time pass while its device works on; raises `Ended` if its process has ended."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import threading
@@ -92,6 +93,11 @@ def test_a_death_is_seen_while_its_device_is_waited_for(other: Other) -> None:
         passage._await(60.0)
     assert end.value.outcome.kind == "crashed"
     passage.close()
+
+
+def test_an_end_is_waited_for(other: Other) -> None:
+    other.link.end()
+    assert other.process.poll() == -signal.SIGKILL
 
 
 @pytest.mark.parametrize(
