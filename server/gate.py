@@ -3,10 +3,11 @@
 A candidate queues calls on sets whose inputs it has not got yet, behind a word of shared memory, and reports; then
 its process is stopped. The judge starts its own timer, writes the inputs, opens the gate, and stops the timer when
 the candidate's last word says that all is done. So the time is the device's, whatever the candidate's host does,
-and out of the candidate's reach: opening the gate itself brings it nothing, as the inputs come later, and saying
-done too early leaves outputs that are not there, since they are digested at that moment. A candidate that can't
-queue its calls (it waits for the device, or launches more than the queue holds) gets an open gate and a time that
-holds its host's share: `queued` is False.
+and out of the candidate's reach: opening the gate itself brings it nothing, as the inputs come later. Saying done
+too early leaves outputs that are not there when they are digested, or are there only because the digests had to
+wait for the device: a second clock stops when they have been read. A candidate that can't queue its calls (it
+waits for the device, or launches more than the queue holds) gets an open gate and a time that holds its host's
+share: `queued` is False.
 """
 
 from __future__ import annotations
@@ -30,9 +31,13 @@ LONGEST_S = 2.0
 
 @dataclass(frozen=True)
 class Passage:
-    """One block through the gate: the judge's ms for it (writing inputs and keeping outputs included)."""
+    """One block through the gate: the judge's ms from before it writes the inputs.
 
-    elapsed_ms: float
+    `done_ms` until the process says that all is done, its outputs kept; `seen_ms` until the judge has read them.
+    """
+
+    done_ms: float
+    seen_ms: float
     queued: bool
     digests: list[int]
 
@@ -71,12 +76,13 @@ class Gate:
             self._link.finish()
         with self._link.waiting():
             done = self._await(max(LONGEST_S, 20e-3 * expected_ms * len(entries)))
-        elapsed_ms = (time.perf_counter() - start) * 1e3
+        done_ms = _since(start)
         if not done:
-            elapsed_ms = self._drained(start)
-        digests = [self._mailbox.digest(entry) for entry in entries]
+            done_ms = self._drained(start)
+        digests = [int(digest) for digest in [self._mailbox.digest(entry) for entry in entries]]
+        seen_ms = _since(start)
         self._link.call("drain")
-        return Passage(elapsed_ms, queued, [int(digest) for digest in digests])
+        return Passage(done_ms, seen_ms, queued, digests)
 
     def _await(self, limit_s: float) -> bool:
         """Is all done within the limit (which may rest on a claim) and the stage's?"""
@@ -96,7 +102,11 @@ class Gate:
         if self._words.done() != self._value:
             message = "calls that were queued on the device did not run to their end"
             raise self._link.ended(WrongOutput(stage="timing", message=message))
-        return (time.perf_counter() - start) * 1e3
+        return _since(start)
 
     def close(self) -> None:
         self._words.close()
+
+
+def _since(start: float) -> float:
+    return (time.perf_counter() - start) * 1e3

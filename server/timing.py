@@ -43,14 +43,15 @@ class Contest:
         self._clocks = Clocks(blocks.device)
         self._blocks: list[Block] = []
         self._hosts: list[tuple[float, float]] = []
+        self._means: list[float] = []
 
     def run(self, budget_s: float) -> Timing:
         """Raises `Ended` when a timed output is wrong or the candidate fails."""
-        host_ms, hold_ms, hold = self._warm(), 0.0, 0
+        host_ms, hold = self._warm(), 0
         if self._cuda:
             hold_ms = min(HOLD_SHARE * host_ms + HOLD_MS, LONGEST_HOLD_MS)
             hold = int(hold_ms * cycles_per_ms(self._sides.device))
-        with closing(Bound(self._sides, host_ms, hold_ms)) as bound:
+        with closing(Bound(self._sides, host_ms)) as bound:
             self._measure(bound, hold, budget_s)
             return self._verdict(bound)
 
@@ -59,7 +60,7 @@ class Contest:
         while len(self._blocks) < MAX_BLOCKS:
             self._block(hold)
             if len(self._blocks) % BOUND_EVERY == 1:
-                bound.measure(self._blocks[-1].candidate, self._blocks[-1].reference)
+                bound.measure(self._means[-1], self._blocks[-1].reference)
             spent = time.monotonic() - started
             if len(self._blocks) < MIN_BLOCKS and spent < 4 * budget_s:
                 continue
@@ -87,6 +88,7 @@ class Contest:
             reference, reference_clock = self._reference(entries, hold)
             self._sides.restore(entries)
             candidate, candidate_clock = self._claim(entries, hold)
+        self._means.append(statistics.mean(candidate.device))
         self._hosts.append((statistics.median(candidate.host), statistics.median(reference.host)))
         self._blocks.append(Block.of(candidate.device, reference.device, candidate_clock, reference_clock))
 
@@ -104,7 +106,7 @@ class Contest:
     def _verdict(self, bound: Bound) -> Timing:
         blocks = steady(self._blocks)
         result = estimate(blocks)
-        judged = bound.judged(result.runtime_ms)
+        judged = bound.judged(statistics.median(self._means))
         if judged is not None:
             result = estimate([replace(block, candidate=judged) for block in blocks])
         hosts = (
