@@ -13,6 +13,8 @@ import secrets
 from collections.abc import Sequence
 from typing import TypeGuard
 
+import torch
+
 from .laps import Laps
 from .link import CandidateLink, Ended, TwinLink
 from .mailbox import InputSet, Mailbox
@@ -88,13 +90,28 @@ class Blocks:
         count = len(entries) if self.device.type == "cuda" else min(HOST_VERIFIED, len(entries))
         pairs = list(zip(entries, digests, strict=True))
         for entry, digest in secrets.SystemRandom().sample(pairs, count):
-            entry.expected = expected_outputs(self._reference, entry.private)
-            problem = self._verifier.problem(self.mailbox, entry)
-            entry.expected = []
+            problem = self._problem(entry)
             if problem is None and int(self.mailbox.digest(entry)) != digest:
                 problem = "the output was written after the call had ended"
             if problem is not None:
                 raise Ended(WrongOutput(stage="timing", message=f"in a timed call: {problem}"))
+
+    def _problem(self, entry: InputSet) -> str | None:
+        """What is wrong with a set's outputs; memory that only the twin keeps is no reason not to find out."""
+        try:
+            return self._compared(entry)
+        except torch.OutOfMemoryError:
+            self.twin.call("trim")
+            self._trimmed = True
+            torch.cuda.empty_cache()
+            return self._compared(entry)
+
+    def _compared(self, entry: InputSet) -> str | None:
+        entry.expected = expected_outputs(self._reference, entry.private)
+        try:
+            return self._verifier.problem(self.mailbox, entry)
+        finally:
+            entry.expected = []
 
     def _make_room(self) -> None:
         """The judge is done; where a process may come to lack memory, neither judge nor twin only caches any."""

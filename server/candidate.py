@@ -58,7 +58,7 @@ class Candidate:
             hatches.close(self._guard, device)
         self._stopwatch = Stopwatch(device)
         self._region: Region | None = None
-        self._words: Words | None = None
+        self._words: list[Words] = []
         self._module: ModuleType | None = None
         self._model: Any = None
 
@@ -171,21 +171,22 @@ class Candidate:
         return {"laps": laps.device, "host": laps.host}
 
     def on_gate(self, request: dict[str, Any], fds: list[int]) -> dict[str, Any]:
-        self._words = Words.open(fds.pop(0))
-        self._words.register()
+        words = Words.open(fds.pop(0))
+        words.register()
+        self._words.append(words)  # earlier ones stay known to the device, and so have to stay mapped
         return {}
 
     def on_queue(self, request: dict[str, Any], fds: list[int]) -> dict[str, Any]:
         """Queue calls on the device behind the judge's gate; nothing is waited for (see `gate`)."""
-        assert self._words is not None
+        words = self._words[-1]
         stream = torch.cuda.current_stream(self._device)
-        driver.wait_for(stream, self._words.gate_address, request["value"])
+        driver.wait_for(stream, words.gate_address, request["value"])
         for entry in request["sets"]:
             self._deliver(entry["outputs"], self._forward(self._inputs(entry["inputs"])))
         everything = torch.cuda.Event()
         everything.record()
         driver.join(everything, self._device)
-        driver.write(stream, self._words.done_address, request["value"])
+        driver.write(stream, words.done_address, request["value"])
         return {}
 
     def on_trim(self, request: dict[str, Any], fds: list[int]) -> dict[str, Any]:

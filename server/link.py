@@ -1,7 +1,8 @@
 """The judge's end of the link to a candidate: one request, one reply, a deadline for each stage.
 
-A candidate runs only while it owes a reply; the rest of the time its process is stopped, so that it can neither
-work ahead nor disturb what the judge measures. Only the time it was waited for counts towards a deadline.
+A candidate runs only while it owes a reply; the rest of the time the processes of its group are stopped, so that
+they neither work ahead nor disturb what the judge measures (what they gave the device to do goes on). Only the
+time it was waited for counts towards a deadline.
 Whatever ends an evaluation early is raised as `Ended` with its outcome: the candidate died, passed its
 deadline, or reported an error of a known kind. Replies are capped JSON; unknown kinds and malformed replies
 count as a crash of the candidate, never as a fault of ours.
@@ -9,6 +10,8 @@ count as a crash of the candidate, never as a fault of ours.
 
 from __future__ import annotations
 
+import os
+import re
 import select
 import signal
 import time
@@ -49,6 +52,7 @@ class CandidateLink:
     def __init__(self, peer: Peer, handle: int) -> None:
         self._peer = peer
         self._handle = handle
+        self._pid = _pid(handle)
         self._stage: Where = "compile"
         self._limit_s = HELLO_S
         self._spent_s = 0.0
@@ -137,6 +141,9 @@ class CandidateLink:
     def _signal(self, number: signal.Signals) -> None:
         with suppress(ProcessLookupError):  # the link tells
             signal.pidfd_send_signal(self._handle, number)
+        if self._pid is not None:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._pid, number)
 
     def ended(self, outcome: Outcome) -> Ended:
         """To be raised: what happened at the other end, and whose fault that is."""
@@ -156,6 +163,16 @@ class CandidateLink:
             case "raised":
                 return Raised(stage=self._stage, message=message)
         return Crashed(stage=self._stage, message="the candidate's process sent something unexpected")
+
+
+def _pid(handle: int) -> int | None:
+    """Of the process behind a pidfd; valid until it is reaped. None where the system does not tell."""
+    try:
+        with open(f"/proc/self/fdinfo/{handle}") as listing:
+            found = re.search(r"^Pid:\s+(\d+)$", listing.read(), re.MULTILINE)
+    except OSError:
+        return None
+    return int(found[1]) if found else None
 
 
 class TwinLink(CandidateLink):

@@ -24,6 +24,8 @@ from .families import INVARIANTS, transform
 from .layout import Slot, flatten, place
 from .random_weights import random_weights
 
+ARGUMENTS_CAP = 16 << 20
+
 
 class TaskFault(RuntimeError):
     """The task itself can't be run here: says nothing about a submission."""
@@ -62,9 +64,14 @@ class Reference:
     def pickled_arguments(self) -> str:
         """`get_init_inputs()` for the candidate's constructor (trusted data, one way)."""
         try:
-            return base64.b64encode(pickle.dumps(self.arguments)).decode()
+            pickled = base64.b64encode(pickle.dumps(self.arguments)).decode()
         except (pickle.PicklingError, AttributeError, TypeError) as error:
             raise TaskFault(f"get_init_inputs() can't be handed to a submission: {error}") from error
+        if len(pickled) > ARGUMENTS_CAP:
+            raise TaskFault(
+                f"get_init_inputs() gives {len(pickled)} bytes, at most {ARGUMENTS_CAP} can be handed over"
+            )
+        return pickled
 
     def state(self) -> dict[str, torch.Tensor]:
         """Parameters and buffers by name."""

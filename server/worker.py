@@ -340,7 +340,7 @@ def _with_status(outcome: Outcome, child: Forked) -> Outcome:
         return outcome
     if child.status is None:
         return Infrastructure(message="the process that forks candidates ended, and the candidate with it")
-    if not child.ended:
+    if not child.ended and not outcome.message:
         return outcome.model_copy(update={"message": CUT})
     message = outcome.message or trace.clip(trace.shorten(child.output.text().strip()), 1000)
     if child.status < 0:
