@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from .link import Ended
-from .outcome import Timing
+from .outcome import Infrastructure, Timing
 
 DRIFT = 0.02
 KEPT = 512
@@ -22,11 +22,15 @@ REASON_CAP = 300
 
 @dataclass(frozen=True)
 class Compiled:
-    """`ratio` is eager over compiled time, measured when eager took `eager_ms`; without it, `reason` says why."""
+    """`ratio` is eager over compiled time, measured when eager took `eager_ms`; without it, `reason` says why.
+
+    `lost`: a fault that says nothing of the task, so that the next submission tries again.
+    """
 
     eager_ms: float
     ratio: float | None
     reason: str = ""
+    lost: bool = False
 
 
 class Baselines:
@@ -40,7 +44,8 @@ class Baselines:
         found = self._known.pop(task_hash, None)
         if found is None or abs(found.eager_ms - timing.ref_runtime_ms) > DRIFT * found.eager_ms:
             found = _measured(measure, timing.ref_runtime_ms)
-        self._known[task_hash] = found
+        if not found.lost:
+            self._known[task_hash] = found
         if len(self._known) > KEPT:
             self._known.popitem(last=False)
         if found.ratio is None:
@@ -53,4 +58,5 @@ def _measured(measure: Callable[[], Timing], eager_ms: float) -> Compiled:
         return Compiled(eager_ms, measure().speedup)
     except Ended as end:
         message = getattr(end.outcome, "message", "") or end.outcome.kind
-        return Compiled(eager_ms, None, message[:REASON_CAP])
+        lost = isinstance(end.outcome, Infrastructure) and end.outcome.retryable
+        return Compiled(eager_ms, None, message[:REASON_CAP], lost)

@@ -11,13 +11,16 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
+from typing import TypeGuard
+
+import torch
 
 from .laps import Laps
 from .link import CandidateLink, Ended, TwinLink
 from .mailbox import InputSet, Mailbox
 from .outcome import Crashed, WrongOutput
 from .reference import Reference
-from .trials import expected_outputs, make_room, settle
+from .trials import expected_outputs, settle
 from .verify import Verifier
 
 HOST_VERIFIED = 2
@@ -40,6 +43,7 @@ class Blocks:
         self.device = reference.device
         self._reference = reference
         self._verifier = verifier
+        self._trimmed = False
 
     def refill(self, count: int | None = None, share: bool = True) -> list[InputSet]:
         """Fresh contents in `count` sets (all by default), in random order; output slots poisoned."""
@@ -61,12 +65,20 @@ class Blocks:
         self, entries: Sequence[InputSet], flush: bool = False, hold: int = 0, keep: bool = False
     ) -> Laps:
         """The reference's calls in its twin; its outputs are of no use, and `keep` is for what keeping costs."""
-        if self._make_room():
-            _time(self.twin, entries, False, 0, keep=False)  # memory that was given back is taken again
+        self._make_room()
+        self.wake(entries)
         return _time(self.twin, entries, flush, hold, keep)
 
+    def wake(self, entries: Sequence[InputSet]) -> None:
+        """The twin takes again, by a block that does not count, what memory it has given back."""
+        if self._trimmed:
+            self._trimmed = False
+            self.restore(entries)
+            settle(self.device)
+            _time(self.twin, entries, False, 0, keep=False)
+
     def restore(self, entries: Sequence[InputSet]) -> None:
-        """The shared inputs as they were: a reference may change its own."""
+        """The shared inputs as they were: either side may have changed them."""
         for entry in entries:
             self.mailbox.share(entry)
 
@@ -78,33 +90,47 @@ class Blocks:
         count = len(entries) if self.device.type == "cuda" else min(HOST_VERIFIED, len(entries))
         pairs = list(zip(entries, digests, strict=True))
         for entry, digest in secrets.SystemRandom().sample(pairs, count):
-            entry.expected = expected_outputs(self._reference, entry.private)
-            problem = self._verifier.problem(self.mailbox, entry)
-            entry.expected = []
+            problem = self._problem(entry)
             if problem is None and int(self.mailbox.digest(entry)) != digest:
                 problem = "the output was written after the call had ended"
             if problem is not None:
                 raise Ended(WrongOutput(stage="timing", message=f"in a timed call: {problem}"))
 
-    def _make_room(self) -> bool:
-        """The judge is done and caches nothing that a process may come to lack; did the twin give memory back?"""
-        settle(self.device)
-        if not make_room(self.device):
-            return False
-        self.twin.call("trim")
-        return True
+    def _problem(self, entry: InputSet) -> str | None:
+        """What is wrong with a set's outputs; memory that only the twin keeps is no reason not to find out."""
+        try:
+            return self._compared(entry)
+        except torch.OutOfMemoryError:
+            self.twin.call("trim")
+            self._trimmed = True
+            torch.cuda.empty_cache()
+            return self._compared(entry)
+
+    def _compared(self, entry: InputSet) -> str | None:
+        entry.expected = expected_outputs(self._reference, entry.private)
+        try:
+            return self._verifier.problem(self.mailbox, entry)
+        finally:
+            entry.expected = []
+
+    def _make_room(self) -> None:
+        """The judge is done; where a process may come to lack memory, neither judge nor twin only caches any."""
+        if settle(self.device):
+            self.twin.call("trim")
+            self._trimmed = True
 
 
 def _time(link: CandidateLink, entries: Sequence[InputSet], flush: bool, hold: int, keep: bool) -> Laps:
     sets = [{"inputs": entry.inputs, "outputs": entry.outputs} for entry in entries]
     reply = link.call("time", sets=sets, flush=flush, hold=hold, keep=keep)
-    return Laps(_laps(reply.get("laps"), len(sets)), _laps(reply.get("host"), len(sets)))
+    laps, host = reply.get("laps"), reply.get("host")
+    if _are_laps(laps, len(sets)) and _are_laps(host, len(sets)):
+        return Laps(laps, host)
+    raise link.ended(Crashed(stage="timing", message="the candidate's process reported no timings"))
 
 
-def _laps(value: object, count: int) -> list[float]:
-    if isinstance(value, list) and len(value) == count and all(_is_lap(lap) for lap in value):
-        return value
-    raise Ended(Crashed(stage="timing", message="the candidate's process reported no timings"))
+def _are_laps(value: object, count: int) -> TypeGuard[list[float]]:
+    return isinstance(value, list) and len(value) == count and all(_is_lap(lap) for lap in value)
 
 
 def _is_lap(value: object) -> bool:

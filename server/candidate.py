@@ -23,9 +23,9 @@ from typing import Any
 
 import torch
 
-from . import driver, trace
+from . import driver, hatches, trace
 from .frames import TRUSTED_CAP, FrameError, Peer
-from .guard import DispatchGuard, GuardViolation, forbid_graphs
+from .guard import DispatchGuard, GuardViolation
 from .laps import Stopwatch
 from .layers import Plan
 from .layout import Slot, dtype_name, flatten, load, unflatten
@@ -52,16 +52,19 @@ class Candidate:
         self._peer = peer
         self._path = path
         self._device = device
-        self._guard = DispatchGuard(device)
+        self._guard = DispatchGuard(device, self._tell)
         self._guarded = guarded
         self._watch: AbstractContextManager[Any] = self._guard if guarded else nullcontext()
         if guarded:
-            forbid_graphs(self._guard)
+            hatches.close(self._guard, device)
         self._stopwatch = Stopwatch(device)
         self._region: Region | None = None
-        self._words: Words | None = None
+        self._words: list[Words] = []
         self._module: ModuleType | None = None
         self._model: Any = None
+
+    def _tell(self, violation: str) -> None:
+        self._peer.send({"error": "violation", "message": trace.clip(violation)})
 
     def serve(self) -> None:
         """Answer requests until the judge closes the link."""
@@ -81,6 +84,8 @@ class Candidate:
     ) -> dict[str, Any]:
         try:
             reply = handler(request, fds)
+            if request.get("op") != "queue":
+                self._synchronize()  # what was launched when the handler's tensors went is no burden of others
         except BaseException as error:  # the one boundary round the submission: it may raise anything
             reply = self._failure(error)
         if self._guard.violations:
@@ -116,7 +121,7 @@ class Candidate:
         arguments = pickle.loads(base64.b64decode(request["arguments"]))  # written by the judge
         arguments = [a.to(self._device) if isinstance(a, torch.Tensor) else a for a in arguments]
         torch.manual_seed(request["seed"])
-        with torch.no_grad(), self._models(), self._watch, self._guard.construction():
+        with torch.no_grad(), self._models():
             model = self._module.ModelNew(*arguments)  # type: ignore[union-attr]
             model = model.to(self._device)
             self._model = model
@@ -151,7 +156,6 @@ class Candidate:
         self._poison(request["outputs"])
         result = self._forward(inputs)
         self._deliver(request["outputs"], result)
-        self._synchronize()
         return {}
 
     def on_time(self, request: dict[str, Any], fds: list[int]) -> dict[str, Any]:
@@ -168,21 +172,22 @@ class Candidate:
         return {"laps": laps.device, "host": laps.host}
 
     def on_gate(self, request: dict[str, Any], fds: list[int]) -> dict[str, Any]:
-        self._words = Words.open(fds.pop(0))
-        self._words.register()
+        words = Words.open(fds.pop(0))
+        words.register()
+        self._words.append(words)  # earlier ones stay known to the device, and so have to stay mapped
         return {}
 
     def on_queue(self, request: dict[str, Any], fds: list[int]) -> dict[str, Any]:
         """Queue calls on the device behind the judge's gate; nothing is waited for (see `gate`)."""
-        assert self._words is not None
+        words = self._words[-1]
         stream = torch.cuda.current_stream(self._device)
-        driver.wait_for(stream, self._words.gate_address, request["value"])
+        driver.wait_for(stream, words.gate_address, request["value"])
         for entry in request["sets"]:
             self._deliver(entry["outputs"], self._forward(self._inputs(entry["inputs"])))
         everything = torch.cuda.Event()
         everything.record()
         driver.join(everything, self._device)
-        driver.write(stream, self._words.done_address, request["value"])
+        driver.write(stream, words.done_address, request["value"])
         return {}
 
     def on_trim(self, request: dict[str, Any], fds: list[int]) -> dict[str, Any]:
@@ -190,7 +195,7 @@ class Candidate:
         return {}
 
     def on_drain(self, request: dict[str, Any], fds: list[int]) -> dict[str, Any]:
-        self._synchronize()
+        """The device is done with what was queued, as it is at the end of any other request."""
         return {}
 
     def _forward(self, inputs: list[Any]) -> Any:

@@ -10,6 +10,7 @@ from .link import CandidateLink, Ended
 from .mailbox import Mailbox
 from .outcome import Infrastructure
 from .reference import Reference
+from .trials import settle
 
 
 def construct(link: CandidateLink, reference: Reference, mailbox: Mailbox, timeout_s: float) -> str:
@@ -22,6 +23,8 @@ def construct(link: CandidateLink, reference: Reference, mailbox: Mailbox, timeo
         raise Ended(Infrastructure(message=f"the shared memory could not be opened: {message}")) from None
     link.enter("compile", timeout_s)
     link.call("import")
+    mailbox.share_state()
+    settle(reference.device)
     reply = link.call(
         "construct",
         seed=reference.seed,

@@ -3,10 +3,11 @@
 A candidate queues calls on sets whose inputs it has not got yet, behind a word of shared memory, and reports; then
 its process is stopped. The judge starts its own timer, writes the inputs, opens the gate, and stops the timer when
 the candidate's last word says that all is done. So the time is the device's, whatever the candidate's host does,
-and out of the candidate's reach: opening the gate itself brings it nothing, as the inputs come later, and saying
-done too early leaves outputs that are not there, since they are digested at that moment. A candidate that can't
-queue its calls (it waits for the device, or launches more than the queue holds) gets an open gate and a time that
-holds its host's share: `queued` is False.
+and out of the candidate's reach: opening the gate itself brings it nothing, as the inputs come later. Saying done
+too early leaves outputs that are not there when they are digested, or are there only because the digests had to
+wait for the device: a second clock stops when they have been read. A candidate that can't queue its calls (it
+waits for the device, or launches more than the queue holds) gets an open gate and a time that holds its host's
+share: `queued` is False.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import torch
 
 from .link import CandidateLink, Ended
 from .mailbox import InputSet, Mailbox
-from .outcome import TimedOut
+from .outcome import WrongOutput
 from .words import Words
 
 QUEUE_S = 0.25
@@ -30,10 +31,13 @@ LONGEST_S = 2.0
 
 @dataclass(frozen=True)
 class Passage:
-    """One block through the gate: the judge's ms for it (writing inputs and keeping outputs included)."""
+    """One block through the gate: the judge's ms from before it writes the inputs.
 
-    elapsed_ms: float
-    calls: int
+    `done_ms` until the process says that all is done, its outputs kept; `seen_ms` until the judge has read them.
+    """
+
+    done_ms: float
+    seen_ms: float
     queued: bool
     digests: list[int]
 
@@ -47,12 +51,16 @@ class Gate:
         self._device = device
         self._words = Words.create()
         self._value = 0
-        link.call("gate", [self._words.fd])
+        try:
+            link.call("gate", [self._words.fd])
+        except Ended:
+            self._words.close()
+            raise
 
     def run(self, entries: Sequence[InputSet], host_ms: float, expected_ms: float) -> Passage:
         """`entries` hold private inputs and poisoned slots; `host_ms` is what one call may take to queue.
 
-        Raises `Ended` when the candidate fails or is not done long after `expected_ms`.
+        Raises `Ended` when the candidate fails or does not end.
         """
         self._value += 1
         sets = [{"inputs": entry.inputs, "outputs": entry.outputs} for entry in entries]
@@ -66,23 +74,39 @@ class Gate:
         self._words.open_gate(self._value)
         if not queued:
             self._link.finish()
-        self._await(max(LONGEST_S, 20e-3 * expected_ms * len(entries)))
-        elapsed_ms = (time.perf_counter() - start) * 1e3
-        digests = [self._mailbox.digest(entry) for entry in entries]
+        with self._link.waiting():
+            done = self._await(max(LONGEST_S, 20e-3 * expected_ms * len(entries)))
+        done_ms = _since(start)
+        if not done:
+            done_ms = self._drained(start)
+        digests = [int(digest) for digest in [self._mailbox.digest(entry) for entry in entries]]
+        seen_ms = _since(start)
         self._link.call("drain")
-        return Passage(elapsed_ms, len(entries), queued, [int(digest) for digest in digests])
+        return Passage(done_ms, seen_ms, queued, digests)
 
-    def _await(self, limit_s: float) -> None:
+    def _await(self, limit_s: float) -> bool:
+        """Is all done within the limit (which may rest on a claim) and the stage's?"""
+        limit_s = min(limit_s, self._link.left_s)
         started = time.perf_counter()
         while self._words.done() != self._value:
             waited = time.perf_counter() - started
             if waited > limit_s:
-                self._link.call("drain")  # an error of the device shows here, and so does an endless kernel
-                raise Ended(
-                    TimedOut(stage="timing", seconds=limit_s, message="calls that were queued never ended")
-                )
+                return False
             if waited > SPIN_S:
-                time.sleep(POLL_S)
+                self._link.pause(POLL_S)
+        return True
+
+    def _drained(self, start: float) -> float:
+        """The ms until the device is done: calls that take long end here, endless ones and faults show."""
+        self._link.call("drain")
+        if self._words.done() != self._value:
+            message = "calls that were queued on the device did not run to their end"
+            raise self._link.ended(WrongOutput(stage="timing", message=message))
+        return _since(start)
 
     def close(self) -> None:
         self._words.close()
+
+
+def _since(start: float) -> float:
+    return (time.perf_counter() - start) * 1e3

@@ -1,19 +1,19 @@
 """The dispatch guard: what PyTorch operations a candidate may run, seen as they run.
 
-During `forward`, in trials and in timing, allocation, fills, views, layout changes and copies on the device
-pass; arithmetic, reductions, scalar extraction and copies of device data to the host are violations, whatever
-their spelling (operators, methods, `torch.ops`, ATen called from C++ on this thread). Operations on small
-host tensors pass while the task runs on a GPU: an autotuner's statistics are such. In `__init__` anything goes
-but compiling, tracing and capturing, which are violations in every phase.
+During `forward`, in trials and in timing, and in every Python thread, allocation, fills, views, layout changes and
+copies on the device pass; arithmetic, reductions, scalar extraction and copies of device data to the host are
+violations, whatever their spelling (operators, methods, `torch.ops`, ATen called from C++ on this thread, the
+inside of operators that a submission registers itself). Operations on small host tensors pass while the task
+runs on a GPU: an autotuner's statistics are such. In `__init__` anything goes but what `hatches` forbids.
 
-It sees the calling thread only, not C++ that leaves the dispatcher, and not the inside of operators that a
-submission registers itself, which pass: other layers cover those.
+A violation is told the moment it happens, and nothing takes it back. The guard sees neither C++ threads nor C++
+that leaves the dispatcher: other layers cover those.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from types import TracebackType
 from typing import Any, NoReturn
 
 import torch
@@ -36,8 +36,10 @@ is_non_overlapping_and_dense prim_layout dim numel
 _ALLOWED = frozenset((_ALLOCATE + _LAYOUT).split())
 _HOST_ELEMENTS = 1 << 16
 # This module is imported before any submission: an operator namespace that appears later is the submission's own.
-_BUILTIN_SPACES = frozenset(name.split("::")[0] for name in torch._C._dispatch_get_all_op_names())
+BUILTIN_SPACES = frozenset(name.split("::")[0] for name in torch._C._dispatch_get_all_op_names())
 _RECORD_CAP = 16
+# Bound here, before `hatches` takes them from everybody else.
+_push, _pop = torch._C._push_on_torch_dispatch_stack, torch._C._pop_torch_dispatch_stack
 
 
 class GuardViolation(RuntimeError):
@@ -45,36 +47,38 @@ class GuardViolation(RuntimeError):
 
 
 class DispatchGuard(TorchDispatchMode):
-    """Active while candidate code runs. `violations` survives a candidate that swallows the exception."""
+    """Active while candidate code runs, on as many threads as enter it. `tell` gets each violation at once."""
 
-    def __init__(self, device: torch.device) -> None:
+    def __init__(self, device: torch.device, tell: Callable[[str], None] | None = None) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._device = device
-        self.constructing = False
+        self._tell = tell
         self.violations: list[str] = []
+
+    def __enter__(self) -> DispatchGuard:
+        _push(self)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        _pop(None)
 
     def violate(self, what: str) -> NoReturn:
         if len(self.violations) < _RECORD_CAP:
             self.violations.append(what)
+            if self._tell is not None:
+                self._tell(what)
         raise GuardViolation(what)
-
-    @contextmanager
-    def construction(self) -> Iterator[None]:
-        self.constructing = True
-        try:
-            yield
-        finally:
-            self.constructing = False
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
-        if self.constructing:
-            return func(*args, **kwargs)
         space, _, name = func._schema.name.rpartition("::")
-        if space not in _BUILTIN_SPACES:
-            return func(*args, **kwargs)
+        if space not in BUILTIN_SPACES:
+            with self:  # what it does inside is seen as well
+                return func.redispatch(self._backend(args, kwargs), *args, **kwargs)
         if name not in _ALLOWED and not self._on_small_host_tensors(args, kwargs):
             self.violate(
                 f"forward() ran {name} in PyTorch; compute it in your own kernel"
@@ -84,6 +88,12 @@ class DispatchGuard(TorchDispatchMode):
         if self._device.type == "cuda" and self._leaves_device(name, args, kwargs, result):
             self.violate(f"forward() copied device data to the host ({name}); keep the work on the device")
         return result
+
+    def _backend(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch._C.DispatchKeySet:
+        """Where an operator's own kernel is registered: below autograd, and below this mode."""
+        kinds = {t.device.type for t in _tensors((*args, *kwargs.values()))} or {self._device.type}
+        key = torch._C.DispatchKey.CUDA if "cuda" in kinds else torch._C.DispatchKey.CPU
+        return torch._C.DispatchKeySet(key)
 
     def _on_small_host_tensors(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         if self._device.type != "cuda":
@@ -112,32 +122,3 @@ def _tensors(values: tuple[Any, ...]) -> Iterator[torch.Tensor]:
             yield value
         elif isinstance(value, (list, tuple)):
             yield from _tensors(tuple(value))
-
-
-def forbid_graphs(guard: DispatchGuard) -> None:
-    """Replace what compiles, traces or captures the reference's own operations by a violation."""
-
-    def refuse(name: str) -> Callable[..., NoReturn]:
-        def refused(*args: Any, **kwargs: Any) -> NoReturn:
-            guard.violate(f"{name} is not allowed: write the kernel yourself")
-
-        return refused
-
-    torch.compile = refuse("torch.compile")
-    for name in ("trace", "script", "freeze", "optimize_for_inference"):
-        setattr(torch.jit, name, refuse(f"torch.jit.{name}"))
-    if hasattr(torch.cuda, "CUDAGraph"):
-        _forbid_capture_in_construction(guard)
-
-
-def _forbid_capture_in_construction(guard: DispatchGuard) -> None:
-    original = torch.cuda.CUDAGraph
-
-    class CUDAGraph(original):  # type: ignore[misc, valid-type]
-        def capture_begin(self, *args: Any, **kwargs: Any) -> None:
-            if guard.constructing:
-                guard.violate("a CUDA graph captured in __init__ is not allowed: launch the kernel in forward")
-            super().capture_begin(*args, **kwargs)
-
-    torch.cuda.CUDAGraph = CUDAGraph  # type: ignore[misc]
-    torch.cuda.graphs.CUDAGraph = CUDAGraph  # type: ignore[misc]

@@ -1,7 +1,8 @@
 """The judge's end of the link to a candidate: one request, one reply, a deadline for each stage.
 
-A candidate runs only while it owes a reply; the rest of the time its process is stopped, so that it can neither
-work ahead nor disturb what the judge measures. Only the time it was waited for counts towards a deadline.
+A candidate runs only while it owes a reply; the rest of the time the processes of its group are stopped, so that
+they neither work ahead nor disturb what the judge measures (what they gave the device to do goes on). Only the
+time it was waited for counts towards a deadline.
 Whatever ends an evaluation early is raised as `Ended` with its outcome: the candidate died, passed its
 deadline, or reported an error of a known kind. Replies are capped JSON; unknown kinds and malformed replies
 count as a crash of the candidate, never as a fault of ours.
@@ -9,6 +10,9 @@ count as a crash of the candidate, never as a fault of ours.
 
 from __future__ import annotations
 
+import os
+import re
+import select
 import signal
 import time
 from collections.abc import Iterator, Sequence
@@ -31,6 +35,7 @@ from .trace import clip
 
 Where = Literal["compile", "correctness", "timing"]
 HELLO_S = 60.0
+END_S = 5.0
 
 
 class Ended(Exception):
@@ -47,6 +52,7 @@ class CandidateLink:
     def __init__(self, peer: Peer, handle: int) -> None:
         self._peer = peer
         self._handle = handle
+        self._pid = _pid(handle)
         self._stage: Where = "compile"
         self._limit_s = HELLO_S
         self._spent_s = 0.0
@@ -58,7 +64,7 @@ class CandidateLink:
             self._peer.receive(HELLO_S)
         except (FrameError, FrameTimeout) as error:
             message = f"the candidate's process could not be set up: {error}"
-            raise self._ended(Infrastructure(message=message)) from None
+            raise self.ended(Infrastructure(message=message)) from None
         self._signal(signal.SIGSTOP)
 
     def enter(self, stage: Where, limit_s: float) -> None:
@@ -87,34 +93,45 @@ class CandidateLink:
         try:
             return self._check(self._receive(self.left_s))
         except FrameTimeout:
-            raise self._ended(TimedOut(stage=self._stage, seconds=self._limit_s)) from None
+            raise self.ended(TimedOut(stage=self._stage, seconds=self._limit_s)) from None
 
     def _send(self, op: str, fds: Sequence[int], fields: dict[str, Any]) -> None:
         self._signal(signal.SIGCONT)
-        with self._waiting():
+        with self.waiting():
             try:
                 self._peer.send({"op": op, **fields}, fds, self.left_s)
             except FrameTimeout:
-                raise self._ended(TimedOut(stage=self._stage, seconds=self._limit_s)) from None
+                raise self.ended(TimedOut(stage=self._stage, seconds=self._limit_s)) from None
             except FrameError:
-                raise self._ended(Crashed(stage=self._stage)) from None
+                raise self.ended(Crashed(stage=self._stage)) from None
 
     def _receive(self, wait_s: float) -> dict[str, Any]:
-        with self._waiting():
+        with self.waiting():
             try:
                 reply = self._peer.receive(wait_s)
             except FrameError:
-                raise self._ended(Crashed(stage=self._stage)) from None
+                raise self.ended(Crashed(stage=self._stage)) from None
         self._signal(signal.SIGSTOP)
         return reply
 
     def _check(self, reply: dict[str, Any]) -> dict[str, Any]:
         if "error" in reply:
-            raise self._ended(self._failure(str(reply["error"]), clip(str(reply.get("message", "")))))
+            raise self.ended(self._failure(str(reply["error"]), clip(str(reply.get("message", "")))))
         return reply
 
+    def end(self) -> None:
+        """The process has served: its memory goes, and whatever its device still does."""
+        self._signal(signal.SIGKILL)
+        select.select([self._handle], [], [], END_S)
+
+    def pause(self, seconds: float) -> None:
+        """Let time pass while its device works on; raises `Ended` if its process has ended."""
+        if select.select([self._handle], [], [], seconds)[0]:
+            raise self.ended(Crashed(stage=self._stage))
+
     @contextmanager
-    def _waiting(self) -> Iterator[None]:
+    def waiting(self) -> Iterator[None]:
+        """What passes inside counts towards the stage's deadline."""
         started = time.monotonic()
         try:
             yield
@@ -124,8 +141,12 @@ class CandidateLink:
     def _signal(self, number: signal.Signals) -> None:
         with suppress(ProcessLookupError):  # the link tells
             signal.pidfd_send_signal(self._handle, number)
+        if self._pid is not None:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._pid, number)
 
-    def _ended(self, outcome: Outcome) -> Ended:
+    def ended(self, outcome: Outcome) -> Ended:
+        """To be raised: what happened at the other end, and whose fault that is."""
         return Ended(outcome)
 
     def _failure(self, kind: str, message: str) -> Outcome:
@@ -144,10 +165,20 @@ class CandidateLink:
         return Crashed(stage=self._stage, message="the candidate's process sent something unexpected")
 
 
+def _pid(handle: int) -> int | None:
+    """Of the process behind a pidfd; valid until it is reaped. None where the system does not tell."""
+    try:
+        with open(f"/proc/self/fdinfo/{handle}") as listing:
+            found = re.search(r"^Pid:\s+(\d+)$", listing.read(), re.MULTILINE)
+    except OSError:
+        return None
+    return int(found[1]) if found else None
+
+
 class TwinLink(CandidateLink):
     """To the process that runs the reference as candidates are run: its end is no fault of a submission."""
 
-    def _ended(self, outcome: Outcome) -> Ended:
+    def ended(self, outcome: Outcome) -> Ended:
         message = getattr(outcome, "message", "") or outcome.kind.replace("_", " ")
         lost = outcome.kind in ("crashed", "infrastructure")
         return Ended(

@@ -12,6 +12,7 @@ import torch
 
 from . import hardware, memory
 from .compare import same_bytes
+from .digest import Digest
 from .layout import Slot, flatten, load, place, raw, store
 from .reference import Reference, TaskFault, describe
 
@@ -52,12 +53,11 @@ class Mailbox:
         for _ in range(_set_count(probe.end - start, reference.device) - 1):
             self.sets.append(InputSet(self.sets[-1].end, self._skeleton, sample, out_skeleton, expected))
         self.region = memory.create(self.sets[-1].end, reference.device)
-        store(list(state.values()), slots, self.region)
+        self._digest = Digest()
 
-    @property
-    def output_bytes(self) -> int:
-        """Of one call's outputs."""
-        return sum(slot.span * slot.torch_dtype.itemsize for slot in self.sets[0].output_slots)
+    def share_state(self) -> None:
+        """The reference's weights, for a process to take over; one that did so before may have changed them."""
+        store(list(self._reference.state().values()), list(self.state.values()), self.region)
 
     def fill(self, entry: InputSet, seed: int, family: str | None = None) -> None:
         """Draw fresh inputs for a set, share a copy of them, and poison its output slots."""
@@ -87,9 +87,10 @@ class Mailbox:
 
     def digest(self, entry: InputSet) -> torch.Tensor:
         """A number that changes with the slots' contents; on the device, not waited for."""
-        words = [(slot.offset, -(-slot.span * slot.torch_dtype.itemsize // 8)) for slot in entry.output_slots]
-        sums = [self.region.typed(offset, count, torch.int64).sum() for offset, count in words]
-        return torch.stack(sums).sum()
+        slots = [(slot.offset, slot.span * slot.torch_dtype.itemsize) for slot in entry.output_slots]
+        return torch.stack(
+            [self._digest.of(self.region.data[start : start + size]) for start, size in slots]
+        ).sum()
 
     def mutated(self, entry: InputSet) -> bool:
         """Do the shared inputs no longer hold what the judge put there?"""

@@ -206,7 +206,8 @@ class EvaluationRequest(Fact):
     """One submission to evaluate. `budget_s` counts from arrival at the pool, queueing included.
 
     `mode` "audit" is for tasks, never for submissions: the code is the reference itself, and runs without static
-    checks and guard. No frame of a client can ask for it.
+    checks and guard. "unchecked" leaves out the static checks alone, to show what stands without them. No frame of
+    a client can ask for either.
     """
 
     id: str
@@ -214,7 +215,7 @@ class EvaluationRequest(Fact):
     language: Literal["triton", "cuda", "cpp"]
     code: str
     budget_s: float
-    mode: Literal["submission", "audit"] = "submission"
+    mode: Literal["submission", "unchecked", "audit"] = "submission"
 
 
 class Evaluation(Fact):

@@ -24,6 +24,8 @@ from .families import INVARIANTS, transform
 from .layout import Slot, flatten, place
 from .random_weights import random_weights
 
+ARGUMENTS_CAP = 16 << 20
+
 
 class TaskFault(RuntimeError):
     """The task itself can't be run here: says nothing about a submission."""
@@ -62,9 +64,14 @@ class Reference:
     def pickled_arguments(self) -> str:
         """`get_init_inputs()` for the candidate's constructor (trusted data, one way)."""
         try:
-            return base64.b64encode(pickle.dumps(self.arguments)).decode()
+            pickled = base64.b64encode(pickle.dumps(self.arguments)).decode()
         except (pickle.PicklingError, AttributeError, TypeError) as error:
             raise TaskFault(f"get_init_inputs() can't be handed to a submission: {error}") from error
+        if len(pickled) > ARGUMENTS_CAP:
+            raise TaskFault(
+                f"get_init_inputs() gives {len(pickled)} bytes, at most {ARGUMENTS_CAP} can be handed over"
+            )
+        return pickled
 
     def state(self) -> dict[str, torch.Tensor]:
         """Parameters and buffers by name."""
@@ -86,7 +93,7 @@ class Reference:
         invariant = own or INVARIANTS.get(self._task_id)
         if not self.extras.invariant or invariant is None:
             return None
-        with torch.no_grad():
+        with _task_code("its check of outputs"), torch.no_grad():
             problem: str | None = invariant(inputs, outputs)
         return problem
 
@@ -136,7 +143,7 @@ def _change(value: Any, family: str) -> Any:
 
 def _move(value: Any, device: torch.device) -> Any:
     if isinstance(value, torch.Tensor):
-        return value.detach().to(device)
+        return value.detach().to(device).resolve_conj().resolve_neg()  # plain bytes, to be copied as such
     if isinstance(value, (list, tuple)):
         return type(value)(_move(item, device) for item in value)
     if isinstance(value, dict):

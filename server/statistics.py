@@ -9,8 +9,6 @@ from dataclasses import dataclass
 
 BOOTSTRAP_ROUNDS = 200
 SHORTEST_MS = 1e-6
-
-
 CLOCK_SHARE = 0.02
 
 
@@ -103,8 +101,9 @@ def _disturbed(readings: Sequence[Reading | None]) -> set[int]:
 
 
 def _medians(blocks: Sequence[Block]) -> tuple[float, float]:
-    candidate = statistics.median(block.candidate for block in blocks)
-    return max(candidate, SHORTEST_MS), statistics.median(block.reference for block in blocks)
+    sides = zip(*((block.candidate, block.reference) for block in blocks), strict=True)
+    candidate, reference = (max(statistics.median(side), SHORTEST_MS) for side in sides)
+    return candidate, reference
 
 
 def _ratio(blocks: Sequence[Block]) -> float:

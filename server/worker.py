@@ -133,7 +133,7 @@ class Worker:
                 return verdict
 
     async def _check(self, request: EvaluationRequest, budget: Budget) -> Outcome | None:
-        if request.mode == "audit":
+        if request.mode != "submission":
             return None
         with budget.timed("checks"):
             limit = self._config["max_code_bytes"]
@@ -354,7 +354,7 @@ def _with_status(outcome: Outcome, child: Forked) -> Outcome:
         return outcome
     if child.status is None:
         return Infrastructure(message="the process that forks candidates ended, and the candidate with it")
-    if not child.ended:
+    if not child.ended and not outcome.message:
         return outcome.model_copy(update={"message": CUT})
     message = outcome.message or trace.clip(trace.shorten(child.output.text().strip()), 1000)
     if child.status < 0:

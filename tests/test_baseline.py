@@ -73,11 +73,15 @@ def test_it_is_measured_once_and_again_on_drift() -> None:
 
 def test_what_cannot_be_compiled_has_none_and_says_why() -> None:
     def fail() -> Timing:
-        raise Ended(Infrastructure(message="the reference failed: no such backend"))
+        raise Ended(Infrastructure(message="the reference failed: no such backend", retryable=lost))
 
-    result, note = Baselines().beside("a", timing(8.0), fail)
-    assert result.compiled_ms is None
-    assert note == "No torch.compile baseline: the reference failed: no such backend"
+    for lost in (False, True):
+        baselines, measure = Baselines(), Measure(4.0)
+        result, note = baselines.beside("a", timing(8.0), fail)
+        assert result.compiled_ms is None
+        assert note == "No torch.compile baseline: the reference failed: no such backend"
+        baselines.beside("a", timing(8.0), measure)
+        assert measure.asked == int(lost)
 
 
 @pytest.mark.slow

@@ -232,6 +232,25 @@ async def test_compiling_in_init_is_a_violation(pool: LocalPool) -> None:
     assert (outcome.kind, outcome.stage) == ("rejected", "format")
 
 
+@pytest.mark.parametrize("where", ["__init__", "state_dict", "__del__"])
+async def test_a_graph_captured_outside_forward_is_a_violation(pool: LocalPool, where: str) -> None:
+    capture = "torch.cuda.CUDAGraph.capture_begin(None)"
+    method = {
+        "__init__": f"    def __init__(self):\n        super().__init__()\n        {capture}\n\n",
+        "state_dict": f"    def state_dict(self, **options):\n        {capture}\n\n",
+        "__del__": "",
+    }[where]
+    code = vary("    def forward", method + "    def forward")
+    if where == "__del__":
+        code = code.replace("        return y\n", "        x.later = Later()\n        return y\n")
+        code = code.replace(
+            "class ModelNew", f"class Later:\n    def __del__(self):\n        {capture}\n\n\nclass ModelNew"
+        )
+    outcome = (await judge(pool, code)).outcome
+    assert (outcome.kind, outcome.stage) == ("rejected", "format"), outcome
+    assert "captured" in outcome.message
+
+
 async def test_autotune_runs_in_the_interpreter(pool: LocalPool) -> None:
     decorated = vary(
         "@triton.jit\n",

@@ -134,7 +134,7 @@ SAYS_DONE = HONEST.replace(
     "class ModelNew",
     "from kernel_env.server.candidate import Candidate\n\n\n"
     "def on_queue(self, request, fds):\n"
-    "    self._words._view[16] = request['value']\n"
+    "    self._words[-1]._view[16] = request['value']\n"
     "    return {}\n\n\n"
     "Candidate.on_queue = on_queue\n\n\nclass ModelNew",
 )
@@ -143,7 +143,7 @@ OPENS_ITSELF = HONEST.replace(
     "from kernel_env.server.candidate import Candidate\n\n"
     "original = Candidate.on_queue\n\n\n"
     "def on_queue(self, request, fds):\n"
-    "    self._words.open_gate(request['value'])\n"
+    "    self._words[-1].open_gate(request['value'])\n"
     "    reply = original(self, request, fds)\n"
     "    torch.cuda.synchronize()\n"
     "    return reply\n\n\n"

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from kernel_env.server.compare import compare, same_bytes
+from kernel_env.server.digest import Digest
 from kernel_env.server.layout import LayoutError, flatten, unflatten
 from kernel_env.server.statistics import Block, Reading, estimate, steady
 
@@ -78,6 +79,23 @@ def test_same_bytes_is_bit_for_bit() -> None:
     assert not same_bytes(value, torch.tensor([math.nan, 0.0, 1.0]))
 
 
+@pytest.mark.parametrize("size", [0, 3, 8, 4096, 8 * 1024 * 5 + 13])
+def test_a_digest_tells_changed_bytes(size: int) -> None:
+    digest, data = Digest(), torch.randint(0, 256, (size,), dtype=torch.uint8)
+    first = int(digest.of(data))
+    assert int(digest.of(torch.ones(100_000, dtype=torch.uint8))) != first
+    assert int(digest.of(data)) == first
+    for at in {0, size // 2, size - 1} if size else set():
+        changed = data.clone()
+        changed[at] ^= 1
+        assert int(digest.of(changed)) != first
+
+
+def test_a_digest_tells_rows_that_changed_places() -> None:
+    digest, rows = Digest(), torch.randint(0, 256, (4, 8 * 1024), dtype=torch.uint8)
+    assert int(digest.of(rows.flatten())) != int(digest.of(rows.flip(0).flatten()))
+
+
 def test_a_dicts_tensors_have_an_order_of_their_own() -> None:
     a, b = torch.zeros(1), torch.ones(2)
     one, other = flatten({"a": a, "b": [b, 3]}), flatten({"b": [b, 3], "a": a})
@@ -123,6 +141,11 @@ def test_an_estimate_shrugs_off_an_outlier() -> None:
 def test_equal_blocks_give_a_point() -> None:
     result = estimate([Block.of([1.0], [3.0])] * 5)
     assert (result.low, result.speedup, result.high) == (3.0, 3.0, 3.0)
+
+
+def test_times_of_nothing_give_a_finite_speedup() -> None:
+    result = estimate([Block.of([0.0], [0.0])] * 5)
+    assert (result.speedup, result.half_width) == (1.0, 0.0)
 
 
 def reading(mhz: int, slowed: bool = False) -> Reading:

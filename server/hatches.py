@@ -1,0 +1,167 @@
+"""Closes the ways round the dispatch guard that Python itself offers, once, before a submission is read.
+
+In the candidate's process only, and for all of its life: compiling, tracing and capturing the reference's own
+operations; taking dispatch modes or dispatch keys away; new implementations of built-in operators; threads without
+the guard; a tensor's memory in the hands of numpy where that is the device's own. Using one is a violation, having
+it imported is none. Native code finds other ways: this is a layer, not a proof.
+"""
+
+from __future__ import annotations
+
+import _thread
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType, ModuleType
+from typing import Any, NoReturn
+
+import torch
+import torch.library
+from torch.utils import _python_dispatch
+
+from .guard import BUILTIN_SPACES, DispatchGuard
+
+_LIBRARY_FOLDER = str(Path(torch.__file__).parent)
+_DISPATCH = [
+    "_DisableTorchDispatch",
+    "_DisablePythonDispatcher",
+    "_ExcludeDispatchKeyGuard",
+    "_IncludeDispatchKeyGuard",
+    "_ForceDispatchKeyGuard",
+    "_SetExcludeDispatchKeyGuard",
+    "_RestorePythonTLSSnapshot",
+    "_pop_torch_dispatch_stack",
+    "_push_on_torch_dispatch_stack",
+    "_set_dispatch_mode",
+    "_unset_dispatch_mode",
+    "_dispatch_tls_set_dispatch_key_excluded",
+    "_dispatch_tls_set_dispatch_key_included",
+]
+_MODES = ["_pop_mode", "_push_mode", "_pop_mode_temporarily"]
+_TRACERS = ["trace", "script", "freeze", "optimize_for_inference"]
+_MEMORY = ["numpy", "__array__", "tolist", "__dlpack__"]
+# They look at tensors for reasons of their own: printing them, and Triton's interpreter running a kernel.
+_READERS = ("torch._tensor_str", "triton.")
+
+
+def close(guard: DispatchGuard, device: torch.device) -> None:
+    """To be called once; there is no way back."""
+    _forbid_graphs(guard)
+    _forbid_dispatch_tricks(guard)
+    _forbid_replacing_operators(guard)
+    _guard_threads(guard)
+    if device.type == "cpu":
+        _forbid_host_memory(guard)
+
+
+def _refuse(guard: DispatchGuard, name: str, advice: str = "write the kernel yourself") -> Callable[..., NoReturn]:
+    def refused(*args: Any, **kwargs: Any) -> NoReturn:
+        guard.violate(f"{name} is not allowed: {advice}")
+
+    return refused
+
+
+def _replace(place: Any, name: str, value: Any) -> None:
+    if hasattr(place, name):
+        setattr(place, name, value)
+
+
+def _forbid_graphs(guard: DispatchGuard) -> None:
+    torch.compile = _refuse(guard, "torch.compile")
+    for name in _TRACERS:
+        _replace(torch.jit, name, _refuse(guard, f"torch.jit.{name}"))
+    if hasattr(torch.cuda, "CUDAGraph"):
+        _forbid_capture_outside_forward(guard)
+
+
+def _forbid_capture_outside_forward(guard: DispatchGuard) -> None:
+    """Elsewhere (on import, in `__init__`, `state_dict` or a finalizer) nobody sees what is captured."""
+    guards = torch._C._len_torch_dispatch_stack
+    original = torch.cuda.CUDAGraph
+
+    class CUDAGraph(original):  # type: ignore[misc, valid-type]
+        def capture_begin(self, *args: Any, **kwargs: Any) -> None:
+            if not guards():
+                guard.violate("a CUDA graph may only be captured in forward: launch the kernel there")
+            super().capture_begin(*args, **kwargs)
+
+    torch.cuda.CUDAGraph = CUDAGraph  # type: ignore[misc]
+    torch.cuda.graphs.CUDAGraph = CUDAGraph  # type: ignore[misc]
+
+
+def _forbid_dispatch_tricks(guard: DispatchGuard) -> None:
+    advice = "dispatch is not a kernel's business"
+    for name in _DISPATCH:
+        _replace(torch._C, name, _refuse(guard, f"torch._C.{name}", advice))
+        _replace(_python_dispatch, name, _refuse(guard, f"torch._C.{name}", advice))
+    for name in _MODES:
+        _replace(_python_dispatch, name, _refuse(guard, name, advice))
+    original = _python_dispatch._disable_current_modes
+    refused = _refuse(guard, "_disable_current_modes", advice)
+
+    def disable_current_modes() -> Any:
+        printing = _module(sys._getframe(1)) == "torch._tensor_str"
+        return original() if printing else refused()
+
+    _python_dispatch._disable_current_modes = disable_current_modes
+
+
+def _forbid_replacing_operators(guard: DispatchGuard) -> None:
+    """PyTorch's own modules go on registering theirs when they are imported."""
+    original = torch.library.Library.__init__
+
+    def init(self: Any, ns: str, *args: Any, **kwargs: Any) -> None:
+        if ns in BUILTIN_SPACES and not _is_torch_importing(sys._getframe(1)):
+            guard.violate(f"registering operators of {ns} is not allowed: use a namespace of your own")
+        original(self, ns, *args, **kwargs)  # type: ignore[no-untyped-call]
+
+    torch.library.Library.__init__ = init  # type: ignore[method-assign]
+
+
+def _is_torch_importing(frame: FrameType | None) -> bool:
+    while frame is not None and frame.f_code.co_filename.startswith(_LIBRARY_FOLDER):
+        frame = frame.f_back
+    return frame is not None and frame.f_code.co_filename.startswith("<frozen importlib")
+
+
+def _guard_threads(guard: DispatchGuard) -> None:
+    for name in ("start_new_thread", "start_new", "start_joinable_thread"):
+        for place in (_thread, threading):
+            for spelling in (name, f"_{name}"):
+                _wrap_start(guard, place, spelling)
+
+
+def _wrap_start(guard: DispatchGuard, place: ModuleType, name: str) -> None:
+    original = getattr(place, name, None)
+    if original is None:
+        return
+
+    def start(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        def guarded(*inner: Any, **named: Any) -> Any:
+            with guard:
+                return function(*inner, **named)
+
+        return original(guarded, *args, **kwargs)
+
+    setattr(place, name, start)
+
+
+def _forbid_host_memory(guard: DispatchGuard) -> None:
+    for name in _MEMORY:
+        original = getattr(torch.Tensor, name)
+        _replace(torch.Tensor, name, _reading(guard, name, original))
+
+
+def _reading(guard: DispatchGuard, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+    def read(*args: Any, **kwargs: Any) -> Any:
+        inside = torch._C._len_torch_dispatch_stack() > 0
+        if inside and not _module(sys._getframe(1)).startswith(_READERS):
+            guard.violate(f"forward() read a tensor's memory by {name}: compute in your own kernel")
+        return original(*args, **kwargs)
+
+    return read
+
+
+def _module(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__", ""))
