@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from kernel_env.server.pool import Pool
 
 GRACE_S = 10
+START_FAILED = 3
 
 _logger = logging.getLogger("kernel_env.server")
 
@@ -98,7 +99,10 @@ def serve(settings: Settings, *, pool: Pool | None = None) -> None:
     # What is loaded by now stays for good: no later collection need walk it.
     gc.collect()
     gc.freeze()
-    uvicorn.Server(config).run(sockets=[listener])
+    server = uvicorn.Server(config)
+    server.run(sockets=[listener])
+    if not server.started:
+        sys.exit(START_FAILED)
 
 
 def main() -> None:

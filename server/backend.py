@@ -29,6 +29,10 @@ _RUNNABLE: dict[str, tuple[str, ...]] = {
 _logger = logging.getLogger(__name__)
 
 
+class SandboxError(RuntimeError):
+    """The server must not start with what this machine has to confine submissions."""
+
+
 @dataclass
 class Backend:
     """`loop` is the server's event loop once it runs, for callers in other threads."""
@@ -41,8 +45,11 @@ class Backend:
     visitors: int = 0
 
     async def start(self) -> None:
+        """Raises `SandboxError` where the sandbox must be whole and is not."""
         self.loop = asyncio.get_running_loop()
         await self.pool.start()
+        if self.settings.sandbox == "strict" and await self.pool.ready(START_WAIT_S) is None:
+            raise SandboxError(str(self.pool.health().get("message") or "no device came up"))
 
     async def close(self) -> None:
         """End the pool within a bound, then flush the log."""

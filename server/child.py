@@ -26,6 +26,10 @@ class StartFailed(RuntimeError):
     """A process of ours did not come up; the text says why."""
 
 
+class StartRefusedError(StartFailed):
+    """The same, and trying again is of no use."""
+
+
 class Child:
     """A process that is up, its hello, and its stream."""
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from . import identity, model_cache, nodes, paths
-from .child import Child, StartFailed
+from .child import Child, StartFailed, StartRefusedError
 from .finish import finish
 from .folders import remove
 from .forked import forked
@@ -65,7 +65,7 @@ class Confinement:
         if not self._plan.uid:
             os.chmod(self._folder, 0o700)
         if self._config["sandbox"] == "strict" and (missing := self.report.missing()):
-            raise StartFailed(f"KERNEL_ENV_SANDBOX=strict, but this machine lacks: {'; '.join(missing)}")
+            raise StartRefusedError(f"KERNEL_ENV_SANDBOX=strict, but this machine lacks: {'; '.join(missing)}")
 
     async def _with_uid(self, wish: Plan) -> Plan:
         try:

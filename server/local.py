@@ -16,6 +16,7 @@ from typing import Any
 
 from .config import Settings
 from .folders import sweep
+from .layers import weakest
 from .outcome import Device, Evaluation, EvaluationRequest, Infrastructure
 from .seat import DeviceKind, Seat
 from .wake import Signal
@@ -75,6 +76,7 @@ class LocalPool:
             "devices": devices,
             "queued": sum(max(seat.submissions - 1, 0) for seat in self._seats),
             "running": sum(min(seat.submissions, 1) for seat in self._seats),
+            "sandbox": weakest(seat.sandbox for seat in self._seats if seat.sandbox),
             "message": "; ".join(seat.message for seat in self._seats if seat.message),
         }
 

@@ -25,7 +25,10 @@ class Pool(Protocol):
     async def evaluate(self, request: EvaluationRequest) -> Evaluation: ...
 
     def health(self) -> dict[str, Any]:
-        """JSON-able: `state` ("starting" | "ready" | "failed"), `devices`, `queued`, `running`, `message`."""
+        """JSON-able: `state` ("starting" | "ready" | "failed"), `devices`, `queued`, `running`, `message`.
+
+        Where submissions run, also `sandbox`: the layers by name, as `layers.Report` tells them.
+        """
 
     async def close(self) -> None:
         """End every process this pool started; idempotent and bounded."""

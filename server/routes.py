@@ -73,6 +73,7 @@ def _health(backend: Backend, sessions: Sessions) -> dict[str, Any]:
         "queued": pool.get("queued", 0),
         "running": pool.get("running", 0),
         "devices": pool.get("devices", []),
+        "sandbox": {"mode": backend.settings.sandbox, "layers": pool.get("sandbox", {})},
         "tasks": len(backend.tasks.ids()),
     }
 

@@ -16,7 +16,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from .child import Child, StartFailed
+from .child import Child, StartFailed, StartRefusedError
 from .company import Company
 from .config import Settings
 from .finish import finish
@@ -68,6 +68,9 @@ class Seat:
             try:
                 await self._serve()
                 failures = 0
+            except StartRefusedError as error:
+                self.retire(str(error))
+                return
             except StartFailed as error:
                 failures += 1
                 self._become("starting", str(error))
@@ -90,9 +93,9 @@ class Seat:
         config = json.dumps({**self._config(), "folder": folder})
         worker = await Child.start("worker", [config], trusted_environment({}), folder, START_S)
         try:
-            if "failed" in worker.hello:
-                raise StartFailed(str(worker.hello["failed"]))
             self.sandbox = worker.hello["sandbox"]
+            if "failed" in worker.hello:
+                raise (StartRefusedError if worker.hello["final"] else StartFailed)(str(worker.hello["failed"]))
             self._worker, self.device = worker, Device.model_validate(worker.hello["device"])
             self._become("ready", "")
             self._warn(self.device.name)

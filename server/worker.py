@@ -24,7 +24,7 @@ from typing import Any
 from . import trace
 from .budget import Budget
 from .checks import check
-from .child import Child, StartFailed
+from .child import Child, StartFailed, StartRefusedError
 from .confinement import Confinement, Home
 from .finish import finish
 from .forked import Forked, forked
@@ -410,7 +410,8 @@ async def run(fd: int, config: dict[str, Any]) -> None:
         await pool.send({"device": device.model_dump(), "sandbox": worker.sandbox})
         await serve(pool, worker)
     except StartFailed as error:
-        await pool.send({"failed": str(error)})
+        final = isinstance(error, StartRefusedError)
+        await pool.send({"failed": str(error), "final": final, "sandbox": worker.sandbox})
     finally:
         await worker.close()
 

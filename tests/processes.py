@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 from pathlib import Path
 
@@ -25,6 +26,20 @@ def command(pid: int) -> str:
         return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
     except FileNotFoundError:
         return ""
+
+
+def folder_of(worker: int) -> Path:
+    """The folder that a worker's submissions run in, by what the worker was started with."""
+    *_, config = Path(f"/proc/{worker}/cmdline").read_bytes().rstrip(b"\0").split(b"\0")
+    return Path(json.loads(config)["folder"])
+
+
+def descriptors(pid: int) -> int:
+    """How many a process has open; its list is closed to us where it is no more ours to look at."""
+    try:
+        return len(os.listdir(f"/proc/{pid}/fd"))
+    except PermissionError:
+        return os.stat(f"/proc/{pid}/fd").st_size
 
 
 def find(text: str, leaf: bool = True) -> list[int]:

@@ -17,7 +17,7 @@ from kernel_env.server.config import Settings
 from kernel_env.server.local import LocalPool
 from kernel_env.server.outcome import Evaluation, EvaluationRequest, TaskSource
 
-from .processes import descendants, find
+from .processes import descendants, descriptors, find, folder_of
 from .submissions import RIGHT, RIGHT_CPP, TASK, in_forward, returning, vary
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -270,7 +270,7 @@ async def test_a_compilers_errors_are_passed_on(pool: LocalPool) -> None:
 
 async def test_nothing_is_left_behind(pool: LocalPool) -> None:
     (worker,) = find("server.worker")
-    before, open_before = sorted(descendants(worker)), len(os.listdir(f"/proc/{worker}/fd"))
+    before, open_before = sorted(descendants(worker)), descriptors(worker)
     stray = in_forward(
         "import os\n        if os.fork() == 0:\n            os.setsid()\n            while True: pass"
     )
@@ -278,8 +278,8 @@ async def test_nothing_is_left_behind(pool: LocalPool) -> None:
         await judge(pool, code)
     await asyncio.sleep(0.2)
     assert sorted(descendants(worker)) == before
-    assert len(os.listdir(f"/proc/{worker}/fd")) == open_before
-    folder = Path(os.readlink(f"/proc/{worker}/cwd"))
+    assert descriptors(worker) == open_before
+    folder = folder_of(worker)
     assert not list(folder.glob("candidate-*"))
 
 

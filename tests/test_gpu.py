@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 import pytest_asyncio
@@ -13,7 +12,7 @@ from kernel_env.server.config import Settings
 from kernel_env.server.local import LocalPool, visible_gpus
 from kernel_env.server.outcome import EvaluationRequest, Outcome, TaskSource
 
-from .processes import find
+from .processes import find, folder_of
 from .submissions import FOLDER, RIGHT, TASK, in_forward, returning, vary
 
 pytestmark = [
@@ -138,6 +137,6 @@ async def test_a_side_stream_is_counted(pool: LocalPool) -> None:
 async def test_memory_is_given_back(pool: LocalPool) -> None:
     for _ in range(3):
         await judge(pool, RIGHT, TASK.replace("32, 64", "65536, 8192"))
-    (judging,) = find("server.judge")
-    assert not list(Path(f"/proc/{judging}/cwd/").glob("candidate-*"))
+    (worker,) = find("server.worker")
+    assert not list(folder_of(worker).glob("candidate-*"))
     assert (await judge(pool, RIGHT, TASK.replace("32, 64", "65536, 8192"))).kind == "passed"
