@@ -84,6 +84,22 @@ def test_what_cannot_be_compiled_has_none_and_says_why() -> None:
         assert measure.asked == int(lost)
 
 
+def test_what_there_was_no_time_for_is_tried_again() -> None:
+    asked = []
+
+    def fail() -> Timing:
+        asked.append(1)
+        raise Ended(Infrastructure(message="the reference failed: timed out", retryable=False))
+
+    baselines = Baselines()
+    for _ in range(2):
+        baselines.beside("a", timing(8.0), fail, shortened=True)
+    assert len(asked) == 2
+    for _ in range(2):
+        baselines.beside("a", timing(8.0), fail)
+    assert len(asked) == 3
+
+
 @pytest.mark.slow
 async def test_the_reference_is_compiled_and_timed_beside_the_submission() -> None:
     pool = LocalPool(Settings(evaluator="cpu", baseline="compile", trials=1, timing_budget_s=0.3))
