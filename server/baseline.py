@@ -39,11 +39,16 @@ class Baselines:
     def __init__(self) -> None:
         self._known: OrderedDict[str, Compiled] = OrderedDict()
 
-    def beside(self, task_hash: str, timing: Timing, measure: Callable[[], Timing]) -> tuple[Timing, str]:
-        """`timing` with the compiled reference's time, and a note; `measure` times compiled against eager."""
+    def beside(
+        self, task_hash: str, timing: Timing, measure: Callable[[], Timing], shortened: bool = False
+    ) -> tuple[Timing, str]:
+        """`timing` with the compiled reference's time, and a note; `measure` times compiled against eager.
+
+        What `measure` could not do in a `shortened` time says nothing of the task.
+        """
         found = self._known.pop(task_hash, None)
         if found is None or abs(found.eager_ms - timing.ref_runtime_ms) > DRIFT * found.eager_ms:
-            found = _measured(measure, timing.ref_runtime_ms)
+            found = _measured(measure, timing.ref_runtime_ms, shortened)
         if not found.lost:
             self._known[task_hash] = found
         if len(self._known) > KEPT:
@@ -53,10 +58,10 @@ class Baselines:
         return timing.model_copy(update={"compiled_ms": timing.ref_runtime_ms / found.ratio}), ""
 
 
-def _measured(measure: Callable[[], Timing], eager_ms: float) -> Compiled:
+def _measured(measure: Callable[[], Timing], eager_ms: float, shortened: bool) -> Compiled:
     try:
         return Compiled(eager_ms, measure().speedup)
     except Ended as end:
         message = getattr(end.outcome, "message", "") or end.outcome.kind
-        lost = isinstance(end.outcome, Infrastructure) and end.outcome.retryable
+        lost = shortened or (isinstance(end.outcome, Infrastructure) and end.outcome.retryable)
         return Compiled(eager_ms, None, message[:REASON_CAP], lost)

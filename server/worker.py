@@ -214,6 +214,7 @@ class Worker:
         message: dict[str, Any] = {"task": request.task.model_dump(), "language": request.language}
         message |= {key: self._config[key] for key in keys}
         message |= {limit: budget.limit(self._config[limit]) for limit in STAGE_LIMITS.values()}
+        message["left_s"] = budget.left_s
         bound_s = sum(self._config[limit] for limit in STAGE_LIMITS.values()) + JUDGE_MARGIN_S
         if self._config["baseline"] == "compile":
             bound_s += self._config["build_timeout_s"] + self._config["timing_timeout_s"]
