@@ -165,12 +165,19 @@ def _pool(settings: Settings) -> Pool:
 
 def _attach_lifetime(app: FastAPI, backend: Backend) -> None:
     """The pool runs while the application does, around whatever else is attached to its lifetime."""
+    from kernel_env.server.backend import SandboxError
+
     inner = app.router.lifespan_context
 
     @asynccontextmanager
     async def lifetime(application: FastAPI) -> AsyncIterator[Any]:
         try:
-            await backend.start()
+            try:
+                await backend.start()
+            except SandboxError as error:
+                _logger.critical("%s", error)
+                logging.getLogger("uvicorn").setLevel(logging.CRITICAL)  # its trace says nothing more
+                raise
             async with inner(application) as state:
                 yield state
         finally:

@@ -14,8 +14,10 @@ import re
 import time
 from typing import Any
 
+from . import landlock
 from .config import Settings
 from .folders import sweep
+from .kernel import close_to_others
 from .layers import weakest
 from .outcome import Device, Evaluation, EvaluationRequest, Infrastructure
 from .seat import DeviceKind, Seat
@@ -37,6 +39,8 @@ class LocalPool:
 
     async def start(self) -> None:
         if not self._tasks:
+            if self._settings.sandbox != "off" and not landlock.abi():
+                close_to_others()  # Landlock does the same
             await asyncio.to_thread(sweep)
             self._tasks = [asyncio.create_task(seat.keep()) for seat in self._seats]
 
