@@ -3,7 +3,6 @@ them imports torch into this process. What to do about a missing part is said be
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import platform
@@ -20,8 +19,6 @@ if TYPE_CHECKING:
 
 PROBE_S = 120.0
 VERSION_S = 10.0
-_LANDLOCK_CREATE_RULESET = 444
-_LANDLOCK_VERSION_FLAG = 1
 
 State = Literal["ok", "note", "missing"]
 
@@ -114,15 +111,10 @@ def peaks(label: str, device_name: str, supplied: Peak | None) -> Fact:
 
 def sandbox() -> list[Fact]:
     """What the kernel offers for confining candidates."""
-    abi = _landlock_abi()
+    from kernel_env.server import landlock as kernel_landlock
+
+    abi = kernel_landlock.abi()
     landlock = Fact("landlock", f"ABI {abi}") if abi else Fact("landlock", "not available", "note")
     root = os.geteuid() == 0
     uid = Fact("user", "root" if root else f"uid {os.geteuid()}")
     return [Fact("kernel", platform.release()), landlock, uid]
-
-
-def _landlock_abi() -> int:
-    """The version of Landlock's interface; 0 where the kernel has none."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    version = libc.syscall(_LANDLOCK_CREATE_RULESET, None, ctypes.c_size_t(0), _LANDLOCK_VERSION_FLAG)
-    return max(int(version), 0)
