@@ -16,6 +16,7 @@ import pytest_asyncio
 from kernel_env.server.config import Settings
 from kernel_env.server.finish import finish
 from kernel_env.server.forked import forked
+from kernel_env.server.layers import Plan
 from kernel_env.server.outcome import EvaluationRequest, TaskSource
 from kernel_env.server.seat import Seat
 from kernel_env.server.wake import Signal
@@ -63,6 +64,7 @@ async def test_a_fork_cancelled_twice_is_reaped(worker: Worker, tmp_path: Path, 
         "device": "cpu",
         "guarded": False,
         "environment": {},
+        "plan": Plan().json(),
     }
     zygote = await worker._ready_zygote()
     (pid,) = find("server.zygote", leaf=False)
