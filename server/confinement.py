@@ -146,6 +146,12 @@ class Confinement:
         if self._block is not None:
             self._block.end_everyone()
 
+    def close(self) -> None:
+        """When nothing is forked any more: the user ids are given back."""
+        if self._block is not None:
+            self._block.close()
+            self._block = None
+
 
 def _protected(ours: Sequence[int]) -> tuple[int, ...]:
     """Processes, all processes (-1), and the group that ours are in."""

@@ -45,6 +45,10 @@ class Block:
                 return
         raise Unavailable("every user id of the range is in use")
 
+    def close(self) -> None:
+        """Give the ids back; nothing of theirs may run any more."""
+        self._claim.close()
+
     def take(self) -> int:
         while True:
             uid = self.base + self._next

@@ -91,6 +91,7 @@ class Worker:
             if child is not None:
                 await child.stop()
         await asyncio.to_thread(self._end_all)
+        self._confinement.close()
 
     def _end_all(self) -> None:
         end_strays()
@@ -264,6 +265,7 @@ class Worker:
         """Its children died with it; what they had left behind is ours."""
         await zygote.stop()
         await asyncio.to_thread(self._end_all)
+        self._confinement.close()
 
     def _spec(self, role: str, request: EvaluationRequest, home: Home, source: str) -> dict[str, Any]:
         guarded = request.mode != "audit"

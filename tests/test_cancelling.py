@@ -36,9 +36,7 @@ async def worker(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Work
     worker = Worker({**Seat(SETTINGS, "cpu", "0", Signal())._config(), "folder": folder})
     await worker.start()
     yield worker
-    for child in (worker._judge, worker._zygote):
-        assert child is not None
-        await child.stop()
+    await worker.close()
 
 
 def request(code: str) -> EvaluationRequest:
