@@ -101,8 +101,7 @@ class Blocks:
         try:
             return self._compared(entry)
         except torch.OutOfMemoryError:
-            self.twin.call("trim")
-            self._trimmed = True
+            self._trim()
             torch.cuda.empty_cache()
             return self._compared(entry)
 
@@ -113,11 +112,14 @@ class Blocks:
         finally:
             entry.expected = []
 
+    def _trim(self) -> None:
+        self.twin.call("trim")
+        self._trimmed = True
+
     def _make_room(self) -> None:
         """The judge is done; where a process may come to lack memory, neither judge nor twin only caches any."""
         if settle(self.device):
-            self.twin.call("trim")
-            self._trimmed = True
+            self._trim()
 
 
 def _time(link: CandidateLink, entries: Sequence[InputSet], flush: bool, hold: int, keep: bool) -> Laps:

@@ -7,7 +7,6 @@ there, as they may be the cause; the budget goes on counting. How a device's wor
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import logging
 import os
 import re
@@ -117,10 +116,6 @@ def device_kind(settings: Settings) -> DeviceKind:
     if settings.evaluator == "auto" and visible_gpus():
         return "cuda"
     return "cpu"
-
-
-def has_torch() -> bool:
-    return importlib.util.find_spec("torch") is not None
 
 
 def visible_gpus() -> tuple[str, ...]:
