@@ -172,11 +172,14 @@ async def test_a_worker_that_dies_takes_no_other_submission_with_it(pool: LocalP
     note = "reach('pathlib').Path('here').write_text('1'); reach('time').sleep(1000)"
     fatal = asyncio.create_task(judge(pool, when_run(note)))
     others = asyncio.gather(*(judge(pool, RIGHT) for _ in range(2)))
+    killed: set[int] = set()
     for _ in range(2):
-        while not (workers := find("server.worker")):
+        while not (workers := {*find("server.worker")} - killed):
             await asyncio.sleep(0.05)
-        await until_noted(workers[0], "here")
-        os.kill(workers[0], signal.SIGKILL)
+        worker = workers.pop()
+        await until_noted(worker, "here")
+        os.kill(worker, signal.SIGKILL)
+        killed.add(worker)
     assert [outcome.kind for outcome in await others] == ["passed", "passed"]
     outcome = await fatal
     assert outcome.kind == "infrastructure"
