@@ -42,6 +42,7 @@ class Settings:
     max_turns: int = 4
     max_sessions: int = 64
     eval_log: Path | None = None
+    eval_log_code: bool = False
     reward: RewardKind = "speedup"
     roofline_reject: float = 0.8
     baseline: BaselineKind = "eager"
@@ -81,6 +82,7 @@ class Settings:
             max_turns=env.integer("KERNEL_ENV_MAX_TURNS", cls.max_turns, 1, 1000),
             max_sessions=env.integer("KERNEL_ENV_MAX_SESSIONS", cls.max_sessions, 1, 100_000),
             eval_log=env.path("KERNEL_ENV_EVAL_LOG"),
+            eval_log_code=env.flag("KERNEL_ENV_EVAL_LOG_CODE", cls.eval_log_code),
             reward=cast(RewardKind, env.choice("KERNEL_ENV_REWARD", ("speedup", "roofline"), "speedup")),
             baseline=cast(BaselineKind, env.choice("KERNEL_ENV_BASELINE", ("eager", "compile"), "eager")),
             roofline_reject=env.number("KERNEL_ENV_ROOFLINE_REJECT", cls.roofline_reject, 0.0, 1.0),

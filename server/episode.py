@@ -100,6 +100,8 @@ class Episode:
             **where(self._device),
         }
         event = {**self._event("reset"), "seed": self._seed, **where(self._device)}
+        if self._backend.settings.eval_log_code:
+            event["problem"] = self._problem
         self._backend.log.write(event)
         return self._observation(feedback="", metadata=metadata)
 
@@ -112,7 +114,8 @@ class Episode:
         """Evaluate one submission, within `timeout_s` or the server's own bound. Raises `Refusal`."""
         self.check_open()
         started = time.monotonic()
-        evaluation = await self._evaluate(extract_code(request.code), timeout_s)
+        code = extract_code(request.code)
+        evaluation = await self._evaluate(code, timeout_s)
         value, evaluation = self._rewarded(evaluation)
         measured, told = numbers(evaluation.outcome), facts(evaluation)
         self._advance(evaluation, value, measured.get("speedup"))
@@ -127,6 +130,8 @@ class Episode:
         )
         wall_s = round(time.monotonic() - started, 6)
         event = {"request_id": request.request_id, "reward": value, "wall_s": wall_s, **told, **measured}
+        if self._backend.settings.eval_log_code:
+            event["code"] = encodable(code)
         self._log_step(evaluation.outcome, event)
         return observation
 

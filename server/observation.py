@@ -55,6 +55,7 @@ def facts(evaluation: Evaluation) -> dict[str, Any]:
     if isinstance(outcome, Passed) and outcome.timing is not None:
         timing = outcome.timing
         found |= {"clock": timing.clock, "host_ms": timing.host_ms, "ref_host_ms": timing.ref_host_ms}
+        found |= timing.model_dump(include={"std_ms", "min_ms", "max_ms"}, exclude_none=True)
         if outcome.roofline is None:
             found["roofline"] = peaks.unknown(evaluation.device.name)
     return found

@@ -27,7 +27,8 @@ class Timing(Fact):
     (per-call wall clock, bounded likewise), or `judge` (the judge's own clock, where the claimed
     times could not be true). `low` and `high` bound the speedup (95 %). `host_ms` and `ref_host_ms` are
     what the host takes to launch a call, which a device's times do not hold (None on a CPU). `compiled_ms`
-    is the reference's time under `torch.compile`, where that was asked for.
+    is the reference's time under `torch.compile`, where that was asked for. `std_ms`, `min_ms` and `max_ms` are
+    over the medians of the submission's blocks.
     """
 
     runtime_ms: float
@@ -40,6 +41,9 @@ class Timing(Fact):
     host_ms: float | None = None
     ref_host_ms: float | None = None
     compiled_ms: float | None = None
+    std_ms: float | None = None
+    min_ms: float | None = None
+    max_ms: float | None = None
 
     @property
     def launch_bound(self) -> bool | None:

@@ -77,6 +77,11 @@ def estimate(blocks: Sequence[Block]) -> Estimate:
     )
 
 
+def spread(medians: Sequence[float]) -> dict[str, float]:
+    """Of the blocks' medians (ms, not empty): standard deviation, least and greatest, as `Timing` names them."""
+    return {"std_ms": statistics.pstdev(medians), "min_ms": min(medians), "max_ms": max(medians)}
+
+
 def steady(blocks: Sequence[Block]) -> Sequence[Block]:
     """The blocks during which neither side's clock was off its own usual one: all, where most were.
 

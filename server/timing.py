@@ -21,7 +21,7 @@ from .clocks import Clocks
 from .laps import Laps, cycles_per_ms
 from .mailbox import InputSet
 from .outcome import Timing
-from .statistics import Block, Reading, estimate, steady
+from .statistics import Block, Reading, estimate, spread, steady
 
 MIN_BLOCKS = 5
 MAX_BLOCKS = 200
@@ -124,7 +124,8 @@ class Contest:
         result = estimate(blocks)
         judged = bound.judged(statistics.median(self._means))
         if judged is not None:
-            result = estimate([replace(block, candidate=judged) for block in blocks])
+            blocks = [replace(block, candidate=judged) for block in blocks]
+            result = estimate(blocks)
         hosts = (
             [statistics.median(side) for side in zip(*self._hosts, strict=True)] if self._cuda else [None, None]
         )
@@ -138,4 +139,5 @@ class Contest:
             clock="judge" if judged is not None else "events" if self._cuda else "wall",
             host_ms=hosts[0],
             ref_host_ms=hosts[1],
+            **spread([block.candidate for block in blocks]),
         )

@@ -28,10 +28,11 @@ def play(server: Server) -> list[dict[str, Any]]:
         return steps
 
 
-@pytest.mark.parametrize("kind", ["speedup", "roofline"])
-def test_rewards_are_rebuilt_from_the_log(launch: Launch, tmp_path: Path, kind: str) -> None:
+@pytest.mark.parametrize(("kind", "code"), [("speedup", "false"), ("roofline", "true")])
+def test_rewards_are_rebuilt_from_the_log(launch: Launch, tmp_path: Path, kind: str, code: str) -> None:
     log = tmp_path / "new" / "events.jsonl"
-    server = launch(scripted=True, KERNEL_ENV_EVAL_LOG=str(log), KERNEL_ENV_REWARD=kind)
+    settings = {"KERNEL_ENV_REWARD": kind, "KERNEL_ENV_EVAL_LOG_CODE": code}
+    server = launch(scripted=True, KERNEL_ENV_EVAL_LOG=str(log), **settings)
     seen = play(server)
     server.stop()
     lines = [json.loads(line) for line in log.read_text().splitlines()]
@@ -54,6 +55,8 @@ def test_rewards_are_rebuilt_from_the_log(launch: Launch, tmp_path: Path, kind: 
     assert [line["done"] for line in steps] == [False] * 4 + [True]
     assert steps[0]["speedup"] == 4.0
     assert steps[0]["speedup_low"] > 0
+    told = [seen[0]["observation"]["problem"], "x = 1"] if code == "true" else [None, None]
+    assert [reset.get("problem"), steps[-1].get("code")] == told
 
 
 def test_the_log_holds_no_token_that_resumes(launch: Launch) -> None:

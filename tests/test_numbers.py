@@ -11,7 +11,7 @@ import torch
 from kernel_env.server.compare import compare, same_bytes
 from kernel_env.server.digest import Digest
 from kernel_env.server.layout import LayoutError, flatten, unflatten
-from kernel_env.server.statistics import Block, Reading, estimate, steady
+from kernel_env.server.statistics import Block, Reading, estimate, spread, steady
 
 
 def test_equal_and_close_tensors_match() -> None:
@@ -131,6 +131,11 @@ def test_an_estimate_is_coherent_and_repeatable() -> None:
     assert first.low <= first.speedup <= first.high
     assert first.samples == 18
     assert first.half_width < 0.05
+
+
+def test_the_spread_is_that_of_the_blocks() -> None:
+    assert spread([2.0]) == {"std_ms": 0.0, "min_ms": 2.0, "max_ms": 2.0}
+    assert spread([1.0, 3.0]) == {"std_ms": 1.0, "min_ms": 1.0, "max_ms": 3.0}
 
 
 def test_an_estimate_shrugs_off_an_outlier() -> None:
