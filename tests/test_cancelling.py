@@ -64,7 +64,7 @@ async def test_a_fork_cancelled_twice_is_reaped(worker: Worker, tmp_path: Path, 
         "environment": {},
         "plan": Plan().json(),
     }
-    zygote = await worker._ready_zygote()
+    zygote = await worker.processes.zygote()
     (pid,) = find("server.zygote", leaf=False)
 
     async def hold() -> None:
@@ -79,7 +79,7 @@ async def test_a_fork_cancelled_twice_is_reaped(worker: Worker, tmp_path: Path, 
         assert descendants(pid) == [child.pid]
         assert "error" not in await child.reply(20.0)
     assert child.status is not None
-    assert worker._zygote is zygote
+    assert worker.processes._zygote is zygote
     assert zygote.alive
 
 

@@ -1,0 +1,172 @@
+"""The processes of one device: judge, zygote, and what the zygote forks for a submission.
+
+Judge and zygote are started on demand and anew after their death; what a zygote leaves behind is ended before the
+next one starts. A fork lives as long as its context. Knows nothing of stages or verdicts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+from . import trace
+from .child import Child, StartFailed
+from .confinement import Confinement, Home
+from .finish import finish
+from .forked import Forked, forked
+from .outcome import Device, EvaluationRequest
+from .sandbox import clean_environment, trusted_environment
+from .strays import end_strays
+
+START_S = 120.0
+
+_logger = logging.getLogger(__name__)
+
+
+class Processes:
+    """`config` is the worker's."""
+
+    def __init__(self, config: dict[str, Any]) -> None:
+        self._config = config
+        self._folder: str = config["folder"]
+        self._starting_judge = asyncio.Lock()
+        self._starting_zygote = asyncio.Lock()
+        self._judge: Child | None = None
+        self._zygote: Child | None = None
+        self._device: Device | None = None
+        self.confinement = Confinement(config)
+
+    @property
+    def device(self) -> Device:
+        """Known once a judge has been ready."""
+        assert self._device is not None
+        return self._device
+
+    async def start(self) -> None:
+        """Bring judge and zygote up and find out what confines candidates; raises `StartFailed`."""
+        _, zygote = await asyncio.gather(self.judge(), self.zygote())
+        await self.confinement.settle(zygote, self._ours(), self._environment("run"))
+
+    async def close(self) -> None:
+        for child in (self._judge, self._zygote):
+            if child is not None:
+                await child.stop()
+        await asyncio.to_thread(self._end_all)
+        self.confinement.close()
+
+    async def judge(self) -> Child:
+        """The one that is up, or a new one; raises `StartFailed`."""
+        async with self._starting_judge:
+            if self._judge is None or not self._judge.alive:
+                if self._judge is not None:
+                    await self._judge.stop()
+                environment = trusted_environment(self._device_environment())
+                device = "cuda:0" if self._config["device"] == "cuda" else "cpu"
+                self._judge = await Child.start("judge", [device], environment, self._folder, START_S)
+                self._device = Device.model_validate(self._judge.hello["device"]).model_copy(
+                    update={"index": self._config["index"]}
+                )
+            return self._judge
+
+    async def zygote(self) -> Child:
+        """The one that is up, or a new one; raises `StartFailed`."""
+        async with self._starting_zygote:
+            if self._zygote is None or not self._zygote.alive:
+                if self._zygote is not None:
+                    await self._bury(self._zygote)
+                extra = {**self._device_environment(), "OPENBLAS_NUM_THREADS": "1", "MAX_JOBS": "4"}
+                if self._config["device"] == "cpu":
+                    # Threads that spin while they wait make times on a shared host a matter of luck.
+                    extra |= {"TRITON_INTERPRET": "1", "OMP_WAIT_POLICY": "PASSIVE"}
+                environment = clean_environment({**extra, "HOME": self._folder})
+                self._zygote = await Child.start("zygote", [], environment, self._folder, START_S)
+                if fault := self._zygote.hello["fault"]:
+                    await self._zygote.stop()
+                    raise StartFailed(f"the zygote is not fit to fork: {fault}")
+            return self._zygote
+
+    @asynccontextmanager
+    async def fork(self, role: str, request: EvaluationRequest, home: Home) -> AsyncIterator[Forked]:
+        """A child with a copy of the submission made for it: what an earlier child did to its own is void.
+
+        Raises `FrameError` if the zygote is gone.
+        """
+        zygote = await self.zygote()
+        async with self.confinement.source(home, trace.NAME, request.code) as source:
+            spec = self._spec(role, request, home, source)
+            try:
+                async with forked(zygote, spec) as child:
+                    yield child
+                if child.left:
+                    home.lost = True
+                    _logger.error("%d processes of a submission could not be ended", child.left)
+            finally:
+                if not zygote.alive:
+                    await finish(self._bury(zygote))
+
+    @asynccontextmanager
+    async def twins(self, request: EvaluationRequest) -> AsyncIterator[list[Forked]]:
+        """The reference in processes like the candidate's, to be timed beside it; none where nothing is timed.
+
+        The first is eager, the second, if asked for, compiled.
+        """
+        codes = [request.task.as_submission]
+        if self._config["baseline"] == "compile":
+            codes.append(request.task.as_compiled)
+        if self._config["device"] == "cpu" and request.language == "triton":
+            codes = []
+        async with AsyncExitStack() as stack:
+            twins = []
+            for code in codes:
+                reference = request.model_copy(update={"code": code, "mode": "audit"})
+                home = await stack.enter_async_context(self.confinement.home("twin-"))
+                twins.append(await stack.enter_async_context(self.fork("run", reference, home)))
+            yield twins
+
+    async def _bury(self, zygote: Child) -> None:
+        """Its children died with it; what they had left behind is ours."""
+        await zygote.stop()
+        await asyncio.to_thread(self._end_all)
+        self.confinement.close()
+
+    def _end_all(self) -> None:
+        end_strays()
+        self.confinement.end_everyone()
+
+    def _spec(self, role: str, request: EvaluationRequest, home: Home, source: str) -> dict[str, Any]:
+        guarded = request.mode != "audit"
+        plan = self.confinement.plan(home, source, self._ours(), device=role == "run", models=not guarded)
+        return {
+            "role": role,
+            "scratch": home.scratch,
+            "source": source,
+            "device": self._config["device"],
+            "guarded": guarded,
+            "plan": plan.json(),
+            "environment": self._environment(role),
+        }
+
+    def _environment(self, role: str) -> dict[str, str]:
+        """What differs from the zygote's."""
+        environment = {}
+        if self._device is not None and self._device.capability:
+            suffix = "a" if self._device.capability in ("9.0", "10.0") else ""
+            environment["TORCH_CUDA_ARCH_LIST"] = self._device.capability + suffix
+        if role == "build":
+            environment["CUDA_VISIBLE_DEVICES"] = ""
+        return environment
+
+    def _device_environment(self) -> dict[str, str]:
+        index = self._config["index"] if self._config["device"] == "cuda" else ""
+        # Longer launch queues: networks of many small kernels fit in whole (see `laps`, `gate`).
+        queues = {"CUDA_SCALE_LAUNCH_QUEUES": "4x"}
+        return {"CUDA_VISIBLE_DEVICES": index, "CUDA_DEVICE_ORDER": "PCI_BUS_ID", **queues}
+
+    def _ours(self) -> list[int]:
+        """The processes that no candidate may touch."""
+        children = [child.pid for child in (self._judge, self._zygote) if child is not None]
+        return [os.getpid(), os.getppid(), *children]

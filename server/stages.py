@@ -1,0 +1,211 @@
+"""One submission's way over a device: static checks, build, then trials and timing before the judge.
+
+Checks and builds of several submissions run side by side; the lease is held by one at a time, from fork to
+verdict. A submission's fault is an outcome; the death of judge or zygote leaves here as `FrameError`, one that
+can't be started as `StartFailed`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from . import trace
+from .budget import Budget
+from .checks import check
+from .child import Child
+from .confinement import Home
+from .finish import finish
+from .forked import Forked
+from .frames import FrameError
+from .outcome import (
+    BuildFailed,
+    Crashed,
+    Evaluation,
+    EvaluationRequest,
+    Infrastructure,
+    Outcome,
+    OutOfMemory,
+    Raised,
+    Rejected,
+    TimedOut,
+)
+from .processes import Processes
+
+JUDGE_MARGIN_S = 90.0
+ENDING_S = 2.0
+CANCEL_S = 15.0
+CUT = "The submission cut its process's link to the evaluator: leave descriptors alone that you did not open."
+STAGE_LIMITS = {
+    "compile": "build_timeout_s",
+    "correctness": "correctness_timeout_s",
+    "timing": "timing_timeout_s",
+}
+JUDGED_BY = (
+    "trials",
+    "atol",
+    "rtol",
+    "build_timeout_s",
+    "correctness_timeout_s",
+    "timing_timeout_s",
+    "timing_budget_s",
+    "roofline_reject",
+    "peaks",
+)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    outcome: Outcome
+    seeds_digest: str = ""
+    peak_bytes: int | None = None
+
+
+class Stages:
+    """What a worker's submissions share: its processes, build slots and the lease. `config` is the worker's."""
+
+    def __init__(self, config: dict[str, Any], processes: Processes) -> None:
+        self._config = config
+        self._processes = processes
+        self._lease = asyncio.Lock()
+        self._builds = asyncio.Semaphore(max(1, (os.cpu_count() or 2) - 2))
+
+    async def run(self, request: EvaluationRequest, budget: Budget) -> Verdict:
+        """Raises `FrameError` and `StartFailed`."""
+        refused = await self._check(request, budget)
+        if refused is not None:
+            return Verdict(refused)
+        async with self._processes.confinement.home("candidate-") as home:
+            async with budget.turn(self._builds):
+                failed = await self._build(request, home, budget)
+            if failed is not None:
+                return Verdict(failed)
+            async with budget.turn(self._lease):
+                verdict = await self._run(request, home, budget)
+                if verdict.outcome.kind == "impossible_timing":
+                    verdict = await self._run(request, home, budget)
+                return verdict
+
+    async def _check(self, request: EvaluationRequest, budget: Budget) -> Outcome | None:
+        if request.mode != "submission":
+            return None
+        with budget.timed("checks"):
+            limit = self._config["max_code_bytes"]
+            return await asyncio.to_thread(check, request.code, request.language, limit)
+
+    async def _build(self, request: EvaluationRequest, home: Home, budget: Budget) -> Outcome | None:
+        """Import the submission in a child without a device; None when that went well or needs the device."""
+        stage_s: float = self._config["build_timeout_s"]
+        child: Forked
+        outcome: Outcome | None = None
+        await self._zygote_ready(budget)
+        async with self._processes.fork("build", request, home) as child:
+            limit_s = budget.limit(stage_s)
+            try:
+                with budget.timed("build"):
+                    outcome = self._build_outcome(await child.reply(limit_s))
+            except TimeoutError:
+                end = TimedOut(stage="compile", seconds=limit_s, message="while importing the submission")
+                outcome = budget.late(end, stage_s, limit_s)
+            except FrameError:
+                outcome = Crashed(stage="compile")
+                await child.ends(ENDING_S)
+        return _with_status(outcome, child) if outcome else None
+
+    async def _zygote_ready(self, budget: Budget) -> None:
+        with budget.timed("queue"):
+            await self._processes.zygote()
+
+    def _build_outcome(self, reply: dict[str, Any]) -> Outcome | None:
+        kind, message = reply.get("error"), trace.clip(str(reply.get("message", "")))
+        if kind is None:
+            return None
+        if kind == "build":
+            return BuildFailed(message=message)
+        if kind == "violation":
+            return Rejected(rule="guard", message=message)
+        if self._config["device"] == "cuda" and reply.get("final") is not True:
+            return None
+        return (
+            OutOfMemory(stage="compile", message=message)
+            if kind == "memory"
+            else Raised(stage="compile", message=message)
+        )
+
+    async def _run(self, request: EvaluationRequest, home: Home, budget: Budget) -> Verdict:
+        """Candidate and judge together; the lease is held."""
+        with budget.timed("queue"):
+            judge = await self._processes.judge()
+        await self._zygote_ready(budget)
+        async with (
+            self._processes.twins(request) as twins,
+            self._processes.fork("run", request, home) as child,
+        ):
+            asking = asyncio.create_task(self._ask_judge(judge, request, [child, *twins], budget))
+            try:
+                reply = await asyncio.shield(asking)
+            except asyncio.CancelledError:
+                child.kill()
+                await finish(_settle(judge, asking))
+                raise
+            if reply["outcome"]["kind"] == "crashed":
+                await child.ends(ENDING_S)
+        budget.durations.update(reply["durations"])
+        read = Evaluation.model_validate({"outcome": reply["outcome"], "device": self._processes.device})
+        outcome = read.outcome
+        if isinstance(outcome, TimedOut):
+            own_s = budget.durations["build"] + outcome.seconds
+            outcome = budget.late(outcome, self._config[STAGE_LIMITS[outcome.stage]], own_s)
+        return Verdict(_with_status(outcome, child), reply["seeds_digest"], reply["peak_bytes"])
+
+    async def _ask_judge(
+        self, judge: Child, request: EvaluationRequest, children: Sequence[Forked], budget: Budget
+    ) -> dict[str, Any]:
+        message: dict[str, Any] = {"task": request.task.model_dump(), "language": request.language}
+        message |= {key: self._config[key] for key in JUDGED_BY}
+        message |= {limit: budget.limit(self._config[limit]) for limit in STAGE_LIMITS.values()}
+        message["left_s"] = budget.left_s
+        bound_s = sum(self._config[limit] for limit in STAGE_LIMITS.values()) + JUDGE_MARGIN_S
+        if self._config["baseline"] == "compile":
+            bound_s += self._config["build_timeout_s"] + self._config["timing_timeout_s"]
+        fds = [fd for child in children for fd in (child.link.fileno(), child.handle)]
+        return await judge.ask(message, fds, bound_s, last="outcome")
+
+
+async def _settle(judge: Child, asking: asyncio.Future[dict[str, Any]]) -> None:
+    """After a candidate was killed the judge notices at once; one that does not is replaced."""
+    done, _ = await asyncio.wait({asking}, timeout=CANCEL_S)
+    if not done:
+        judge.kill()
+        await asyncio.wait({asking}, timeout=CANCEL_S)
+    if asking.done() and not asking.cancelled():
+        asking.exception()
+
+
+def _with_status(outcome: Outcome, child: Forked) -> Outcome:
+    """A crash gets the signal or exit code that the zygote saw, and the end of the child's output.
+
+    A zygote that can't tell has gone itself, and its children with it: that is no crash of the submission's.
+    """
+    if not isinstance(outcome, Crashed):
+        return outcome
+    if child.status is None:
+        return Infrastructure(message="the process that forks candidates ended, and the candidate with it")
+    if not child.ended and not outcome.message:
+        return outcome.model_copy(update={"message": CUT})
+    message = outcome.message or trace.clip(trace.shorten(child.output.text().strip()), 1000)
+    if child.status < 0:
+        return outcome.model_copy(update={"signal": _signal_name(-child.status), "message": message})
+    return outcome.model_copy(update={"exit_code": child.status, "message": message})
+
+
+def _signal_name(number: int) -> str:
+    """Real-time signals but the first and the last have no name of their own."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
