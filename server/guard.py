@@ -55,6 +55,11 @@ class DispatchGuard(TorchDispatchMode):
         self._tell = tell
         self.violations: list[str] = []
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Nothing is compiled here (see `hatches`), and to load torch's compiler takes each candidate 1.5 s."""
+        return False
+
     def __enter__(self) -> DispatchGuard:
         _push(self)
         return self

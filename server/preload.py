@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 from importlib import import_module
 from typing import Any
 
 import numpy  # noqa: F401
 import torch
+
+_FIRST_LAUNCH = ("triton.compiler.code_generator", "triton.experimental.gluon.nvidia.hopper")
+"""What Triton imports at a process's first launch, 0.2 s; not every version has all of it."""
 
 
 class CompilerError(RuntimeError):
@@ -37,6 +41,9 @@ def prepare() -> None:
         import triton.language  # noqa: F401
     except ModuleNotFoundError:
         return
+    for name in _FIRST_LAUNCH:
+        with suppress(ImportError):
+            import_module(name)
     if os.environ.get("TRITON_INTERPRET") == "1":
         _take_first_configuration()
 
