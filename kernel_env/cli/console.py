@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NoReturn
 
 import typer
 from rich.console import Console
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
 if TYPE_CHECKING:
     from kernel_env.server.config import Settings
@@ -42,6 +50,34 @@ def progress(text: str) -> Iterator[None]:
     with Progress(*columns, console=err, transient=True) as bar:
         bar.add_task(text, total=None)
         yield
+
+
+@contextmanager
+def steps(text: str, total: int) -> Iterator[Callable[[str], None]]:
+    """A bar with the time left, for `total` steps; what is yielded takes each step's line.
+
+    On a pipe, one line when it begins and one for each step.
+    """
+    if not err.is_terminal:
+        err.print(f"{text}: {total} ...", markup=False)
+        yield lambda line: err.print(line, markup=False)
+        return
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=err, transient=True) as bar:
+        task = bar.add_task(text, total=total)
+
+        def step(line: str) -> None:
+            bar.console.print(line, markup=False)
+            bar.advance(task)
+
+        yield step
 
 
 def settings_from(options: Mapping[str, object]) -> Settings:

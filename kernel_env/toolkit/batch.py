@@ -1,0 +1,91 @@
+"""Many submissions, as many at a time as the evaluator takes; each ends judged or, with its reason, not.
+
+A fault of the environment is tried again `TRIES` times in all and never becomes a verdict. When `LOST_IN_A_ROW`
+submissions one after the other could not be judged, the rest is left for a later run. Results come in the order in
+which they are done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+from .attempt import Attempt, observed
+from .evaluators import Evaluator, EvaluatorError, Fault
+from .folder import Sample
+
+TRIES = 3
+PAUSE_S = 1.0
+LOST_IN_A_ROW = 8
+
+
+@dataclass(frozen=True)
+class Work:
+    """One submission to judge."""
+
+    sample: Sample
+    task_id: str
+    language: str
+    code: str
+
+
+@dataclass(frozen=True)
+class Unjudged:
+    """Nothing was learned of this one."""
+
+    sample: Sample
+    task_id: str
+    reason: str
+
+
+async def judge(
+    evaluator: Evaluator, work: Sequence[Work], pause_s: float = PAUSE_S
+) -> AsyncIterator[Attempt | Unjudged]:
+    """Raises `EvaluatorError` when nothing more can be judged; what was yielded before stands."""
+    slots = asyncio.Semaphore(evaluator.at_once)
+
+    async def one(item: Work) -> Attempt | Unjudged:
+        async with slots:
+            return await _judged(evaluator, item, pause_s)
+
+    running = [asyncio.create_task(one(item)) for item in work]
+    lost = 0
+    try:
+        for done in asyncio.as_completed(running):
+            result = await done
+            yield result
+            lost = lost + 1 if isinstance(result, Unjudged) else 0
+            if lost >= LOST_IN_A_ROW:
+                raise EvaluatorError(f"{lost} submissions in a row could not be judged: {result_reason(result)}")
+    finally:
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+
+def result_reason(result: Attempt | Unjudged) -> str:
+    return result.reason if isinstance(result, Unjudged) else result.message
+
+
+async def _judged(evaluator: Evaluator, item: Work, pause_s: float) -> Attempt | Unjudged:
+    reason = ""
+    for attempt in range(TRIES):
+        if attempt:
+            await asyncio.sleep(pause_s * attempt)
+        try:
+            seen = await evaluator.evaluate(item.task_id, item.language, item.code)
+        except Fault as fault:
+            reason = str(fault)
+            if not fault.again:
+                break
+        else:
+            found = observed({**seen, "task_id": item.task_id}, item.sample.number)
+            return replace(
+                found,
+                level=item.sample.level,
+                problem=item.sample.problem,
+                time=datetime.now(UTC).isoformat(timespec="seconds"),
+            )
+    return Unjudged(item.sample, item.task_id, reason)

@@ -1,0 +1,164 @@
+"""`kernel-env eval-run` on directories in KernelBench's naming: against a server, and with its own evaluator."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kernel_env.toolkit.folder import FolderError, Sample, kernels, locked, results_files
+from kernel_env.toolkit.languages import language_of
+from kernel_env.toolkit.problems import SelectionError, by_place, numbers, select
+from kernel_env.toolkit.results import Results, ResultsError
+
+from .conftest import Launch
+from .serving import CODE, scripted
+from .test_cli import run
+
+FOREIGN = {
+    "sample_id": 0,
+    "compiled": True,
+    "correctness": False,
+    "metadata": {"hardware": "NVIDIA H100", "device": "cuda:0", "runtime_error": "boom"},
+    "runtime": -1.0,
+    "runtime_stats": {},
+}
+
+
+def write(folder: Path, problem: int, sample: int, code: str, level: int = 1) -> Path:
+    folder.mkdir(exist_ok=True)
+    file = folder / Sample(level, problem, sample).file_name
+    file.write_text(code)
+    return file
+
+
+def results(folder: Path) -> dict[str, list[dict[str, Any]]]:
+    content: dict[str, list[dict[str, Any]]] = json.loads((folder / "eval_results.json").read_text())
+    return content
+
+
+def test_a_server_judges_what_has_no_result_and_its_faults_are_no_verdicts(launch: Launch, tmp_path: Path) -> None:
+    server = launch(scripted=True)
+    write(tmp_path, 1, 0, scripted(speedup=2.0))
+    write(tmp_path, 1, 1, "```python\nx = 1\n```")
+    write(tmp_path, 2, 0, scripted(fail=True))
+    write(tmp_path, 3, 0, "never read")
+    write(tmp_path, 99, 0, CODE)
+    (tmp_path / "notes.txt").write_text("not a kernel")
+    (tmp_path / "eval_results.json").write_text(json.dumps({"3": [FOREIGN]}))
+    done = run("eval-run", str(tmp_path), "--base-url", server.url, "--json")
+    assert done.returncode == 1, done.stderr
+    told = json.loads(done.stdout)
+    assert (told["judged"], told["kept"], told["stages"]) == (2, 1, {"passed": 1, "format": 1})
+    reasons = {item["sample"]: item["reason"] for item in told["unjudged"]}
+    assert sorted(reasons) == ["level_1_problem_2_sample_0", "level_1_problem_99_sample_0"]
+    assert "problem 99 of level 1" in reasons["level_1_problem_99_sample_0"]
+
+    found = results(tmp_path)
+    assert list(found) == ["1", "3"]
+    assert found["3"] == [FOREIGN]
+    right, wrong = found["1"]
+    assert (right["sample_id"], right["compiled"], right["correctness"]) == (0, True, True)
+    own = right["metadata"]["kernel_env"]
+    assert (own["stage"], own["speedup"], own["task_id"]) == ("passed", 2.0, "level1/e01_RowSoftmax")
+    assert right["runtime"] == right["runtime_stats"]["mean"] == own["runtime_ms"] > 0
+    assert (wrong["compiled"], wrong["correctness"], wrong["runtime"], wrong["runtime_stats"]) == (
+        False,
+        False,
+        -1,
+        {},
+    )
+    assert wrong["metadata"]["compilation_error_name"] == "rejected"
+
+    write(tmp_path, 2, 0, scripted(speedup=1.5))
+    write(tmp_path, 1, 1, scripted(speedup=3.0))
+    (tmp_path / Sample(1, 99, 0).file_name).unlink()
+    done = run("eval-run", str(tmp_path), "--base-url", server.url, "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["judged"] == 2
+    found = results(tmp_path)
+    assert [entry["metadata"]["kernel_env"]["speedup"] for entry in (*found["1"], *found["2"])] == [2.0, 3.0, 1.5]
+
+
+def test_an_own_evaluator_judges_levels_apart(tmp_path: Path) -> None:
+    write(tmp_path, 1, 0, CODE)
+    write(tmp_path, 2, 0, CODE, level=2)
+    done = run("eval-run", str(tmp_path), "--evaluator", "mock", "--tasks", "embedded")
+    assert done.returncode == 0, done.stderr
+    assert "2 passed" in done.stdout
+    for level, problem in ((1, "1"), (2, "2")):
+        assert list(results(tmp_path / f"level_{level}")) == [problem]
+    empty = run("eval-run", str(tmp_path), "--level", "3")
+    assert (empty.returncode, empty.stderr.count("\n")) == (2, 1)
+
+
+def test_files_of_a_run_directory(tmp_path: Path) -> None:
+    write(tmp_path, 10, 0, "")
+    write(tmp_path, 9, 1, "")
+    assert [sample.problem for sample in kernels(tmp_path)] == [9, 10]
+    assert results_files(tmp_path, {1}) == {1: tmp_path / "eval_results.json"}
+    assert set(results_files(tmp_path, {1, 2})) == {1, 2}
+    (tmp_path / "eval_results.json").write_text("{}")
+    with pytest.raises(FolderError, match="which of the levels 1, 2"):
+        results_files(tmp_path, {1, 2})
+    (tmp_path / "level_1_problem_01_sample_0_kernel.py").write_text("")
+    with pytest.raises(FolderError, match="rename it to level_1_problem_1_sample_0"):
+        kernels(tmp_path)
+    with locked(tmp_path), pytest.raises(FolderError, match="another"), locked(tmp_path):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        ("[]", "no map"),
+        ("{", "cannot be read"),
+        ('{"one": []}', "no map"),
+        ('{"1": 3}', "no list"),
+        ('{"1": [{"sample_id": 0}]}', "lacks"),
+        (json.dumps({"1": [FOREIGN, FOREIGN]}), "two results of one sample"),
+    ],
+)
+def test_results_that_are_none_are_refused(tmp_path: Path, content: str, told: str) -> None:
+    file = tmp_path / "eval_results.json"
+    file.write_text(content)
+    with pytest.raises(ResultsError, match=told):
+        Results(file, 1)
+
+
+def test_entries_of_kernelbench_are_understood(tmp_path: Path) -> None:
+    file = tmp_path / "eval_results.json"
+    right = {**FOREIGN, "sample_id": 1, "correctness": True, "runtime": 0.5, "runtime_stats": {"mean": 0.5}}
+    file.write_text(json.dumps({"7": [FOREIGN, right], "8": {**FOREIGN, "compiled": False}}))
+    read = list(Results(file, 2).attempts())
+    assert [(a.level, a.problem, a.number, a.stage, a.runtime_ms) for a in read] == [
+        (2, 7, 0, "correctness", None),
+        (2, 7, 1, "passed", 0.5),
+        (2, 8, 0, "compile", None),
+    ]
+    assert read[0].message == "boom"
+
+
+def test_numbers_name_tasks() -> None:
+    tasks = by_place(["level1/19_ReLU", "level1/e19_Other", "level2/3_X", "user/mine"])
+    assert tasks == {(1, 19): "level1/19_ReLU", (2, 3): "level2/3_X"}
+    assert list(select(tasks, [1], None)) == [(1, 19)]
+    with pytest.raises(SelectionError, match=r"problem 19 of level 1"):
+        by_place(["level1/19_A", "level1/19_B"])
+    with pytest.raises(SelectionError, match="no level 4"):
+        select(tasks, [4], None)
+    with pytest.raises(SelectionError, match="problem 5"):
+        select(tasks, None, [5])
+    assert numbers("1-3, 7") == [1, 2, 3, 7]
+    for text in ("", "3-1", "a", "1-999999999"):
+        with pytest.raises(SelectionError):
+            numbers(text)
+
+
+def test_a_language_is_told_by_what_is_used() -> None:
+    assert language_of(CODE) == "triton"
+    assert language_of("load_inline(name='x', cpp_sources='', cuda_sources=S)") == "cuda"
+    assert language_of("load_inline(name='x', cpp_sources=S)") == "cpp"
+    assert language_of("x = 1") == "triton"
