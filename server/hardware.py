@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import sys
+from typing import Any
 
 import torch
 
@@ -31,6 +32,20 @@ def name(device: torch.device) -> str:
     return torch.cuda.get_device_name(device) if device.type == "cuda" else _processor()
 
 
+def facts(device: torch.device) -> dict[str, int]:
+    """What compiling for a CUDA device depends on, in Triton's words; nothing on a CPU."""
+    if device.type != "cuda":
+        return {}
+    properties: Any = torch.cuda.get_device_properties(device)
+    return {
+        "capability": 10 * properties.major + properties.minor,
+        "max_shared_mem": properties.shared_memory_per_block_optin,
+        "multiprocessor_count": properties.multi_processor_count,
+        "max_num_regs": properties.regs_per_multiprocessor,
+        "warpSize": properties.warp_size,
+    }
+
+
 def cache_bytes(device: torch.device) -> int:
     """The L2 cache of a CUDA device."""
     return int(torch.cuda.get_device_properties(device).L2_cache_size)
@@ -40,6 +55,14 @@ def memory_bytes(device: torch.device) -> int:
     if device.type == "cuda":
         return int(torch.cuda.get_device_properties(device).total_memory)
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def free_bytes(device: torch.device) -> int:
+    """What could be had now; memory that torch only caches counts as taken."""
+    if device.type == "cuda":
+        return int(torch.cuda.mem_get_info(device)[0])
+    with open("/proc/meminfo") as listing:
+        return next(int(line.split()[1]) << 10 for line in listing if line.startswith("MemAvailable"))
 
 
 def _processor() -> str:

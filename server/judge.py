@@ -18,6 +18,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -26,6 +27,7 @@ import torch
 from . import floors, hardware, landlock, peaks, roofline, sandbox
 from .baseline import Baselines
 from .blocks import Blocks
+from .calibration import Calibration, Calibrations
 from .construct import construct
 from .frames import CANDIDATE_CAP, TRUSTED_CAP, FrameError, Peer
 from .layout import LayoutError
@@ -35,7 +37,7 @@ from .memory import MemoryFault
 from .outcome import ImpossibleTiming, Infrastructure, Outcome, Passed, Roofline, Timing
 from .reference import Reference, TaskFault
 from .timing import Contest
-from .trials import run_trials
+from .trials import planned, run_trials
 from .verify import Verifier
 
 BASELINE_MARGIN_S = 15.0
@@ -46,6 +48,14 @@ INTERPRETED = (
 )
 
 Link = TypeVar("Link", bound=CandidateLink)
+
+
+@dataclass(frozen=True)
+class Known:
+    """What was found out about tasks, kept for their next submissions."""
+
+    baselines: Baselines = field(default_factory=Baselines)
+    calibrations: Calibrations = field(default_factory=Calibrations)
 
 
 class Evaluation:
@@ -59,13 +69,13 @@ class Evaluation:
         compiled: TwinLink | None,
         device: torch.device,
         report: Peer,
-        baselines: Baselines,
+        known: Known,
     ) -> None:
         self._request = request
         self._link = link
         self._twin = twin
         self._compiled = compiled
-        self._baselines = baselines
+        self._known = known
         self._end = time.monotonic() + request["left_s"]
         self._device = device
         self._report = report
@@ -75,7 +85,7 @@ class Evaluation:
         self._moved: floors.Traffic | None = None
         self.durations: dict[str, float] = {}
         self.peak_bytes: int | None = None
-        self.seeds = [secrets.randbits(62) for _ in range(request["trials"] + 1)]
+        self.seeds = [secrets.randbits(62)]
 
     def run(self) -> Outcome:
         try:
@@ -96,12 +106,15 @@ class Evaluation:
     def _run(self) -> Outcome:
         with self._stage("candidate"):
             reference, mailbox = self._prepare()
+            calibration = self._calibrated(reference)
             note = construct(self._link, reference, mailbox, self._request["build_timeout_s"])
         with self._stage("correctness"):
             self._link.enter("correctness", self._request["correctness_timeout_s"])
-            verifier = Verifier(reference, self._request["atol"], self._request["rtol"])
-            self.seeds += [secrets.randbits(62) for _ in reference.extras.inputs]
-            run_trials(self._link, reference, mailbox, verifier, self.seeds[1:], note)
+            verifier = Verifier(reference, self._request["atol"], self._request["rtol"], calibration)
+            families = planned(self._request["trials"], reference, calibration)
+            self.seeds += [secrets.randbits(62) for _ in families]
+            draws = list(zip(self.seeds[1:], families, strict=True))
+            run_trials(self._link, reference, mailbox, verifier, draws, note)
         if self._twin is None:
             return Passed(note=INTERPRETED)
         with self._stage("timing"):
@@ -138,7 +151,7 @@ class Evaluation:
             )
 
         with self._stage("baseline"):
-            return self._baselines.beside(
+            return self._known.baselines.beside(
                 self._request["task"]["hash"], timing, measure, shortened=limit_s < wanted_s
             )
 
@@ -156,7 +169,8 @@ class Evaluation:
 
     def _prepare(self) -> tuple[Reference, Mailbox]:
         task = self._request["task"]
-        reference = Reference(task["id"], task["source"], self._device, self.seeds[0])
+        strict = self._request["checks"] == "strict"
+        reference = Reference(task["id"], task["source"], self._device, self.seeds[0], strict)
         needed, total = reference.footprint(), hardware.memory_bytes(self._device)
         if needed > total:
             raise TaskFault(f"the task's inputs take {needed} bytes, this device has {total}")
@@ -169,6 +183,14 @@ class Evaluation:
             self._roofline = roofline.bound(flops, size, roofline.computes_in_half(inputs), self._peaks)
         self._mailbox = Mailbox(reference, inputs, outputs)
         return reference, self._mailbox
+
+    def _calibrated(self, reference: Reference) -> Calibration | None:
+        """What strict checks hold the submission to; nothing more than standard ones where no inputs tell."""
+        if not reference.perturbed:
+            return None
+        task = self._request["task"]
+        calibration = self._known.calibrations.of(task["id"], task["source"], reference)
+        return None if calibration.note else calibration
 
     @contextmanager
     def _stage(self, name: str) -> Iterator[None]:
@@ -193,7 +215,7 @@ class Evaluation:
 
 def serve(worker: Peer, device: torch.device) -> None:
     """Evaluate until the worker closes the socket or the device's context goes bad."""
-    baselines = Baselines()
+    known = Known()
     while True:
         try:
             request, fds = worker.receive_with_fds()
@@ -205,7 +227,7 @@ def serve(worker: Peer, device: torch.device) -> None:
             _linked(TwinLink, fds[4:]) as compiled,
         ):
             assert link is not None
-            evaluation = Evaluation(request, link, twin, compiled, device, worker, baselines)
+            evaluation = Evaluation(request, link, twin, compiled, device, worker, known)
             outcome = evaluation.run()
         worker.send(
             {
@@ -237,7 +259,8 @@ def main() -> None:
     sandbox.die_with_parent(int(sys.argv[2]))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     device = torch.device(sys.argv[3])
-    worker.send({"hello": True, "device": hardware.describe(device).model_dump()})
+    described = hardware.describe(device).model_dump()
+    worker.send({"hello": True, "device": described, "facts": hardware.facts(device)})
     if device.type == "cpu" or not landlock.abi():
         sandbox.close_to_others()  # Landlock does the same; whether the driver minds was never seen
     sys.excepthook = _end_on_error

@@ -6,14 +6,18 @@ says what happened; Triton's interpreter takes an autotuner's first configuratio
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from contextlib import suppress
 from importlib import import_module
+from subprocess import SubprocessError
 from typing import Any
 
 import numpy  # noqa: F401
 import torch
+
+_logger = logging.getLogger(__name__)
 
 _FIRST_LAUNCH = ("triton.compiler.code_generator", "triton.experimental.gluon.nvidia.hopper")
 """What Triton imports at a process's first launch, 0.2 s; not every version has all of it."""
@@ -46,6 +50,41 @@ def prepare() -> None:
             import_module(name)
     if os.environ.get("TRITON_INTERPRET") == "1":
         _take_first_configuration()
+    else:
+        _prepare_compiling()
+
+
+def _prepare_compiling() -> None:
+    """What every process that compiles a Triton kernel would do again: 1.5 to 4 s in all.
+
+    Triton's hash of itself, its driver's C module (built by a C compiler; it makes no context), and what fake
+    tensors load (see `sketch`). Where one fails, each process tries for itself.
+    """
+    for prepare_one in (_hash_triton, _load_triton_driver, _load_fake_tensors):
+        try:
+            prepare_one()
+        except (ImportError, AttributeError, AssertionError, OSError, RuntimeError, SubprocessError) as error:
+            _logger.warning("not prepared (%s): %s", prepare_one.__name__, error)
+
+
+def _hash_triton() -> None:
+    from triton.runtime.cache import triton_key
+
+    triton_key()
+
+
+def _load_triton_driver() -> None:
+    from triton.backends.nvidia.driver import CudaUtils
+
+    CudaUtils()
+
+
+def _load_fake_tensors() -> None:
+    from . import rehearsal  # noqa: F401
+    from .sketch import Fakes
+
+    with Fakes():
+        torch.empty(1)
 
 
 def _import_builder() -> Any:

@@ -18,11 +18,13 @@ from .child import Child, StartFailed
 from .confinement import Confinement, Home
 from .finish import finish
 from .forked import Forked, forked
-from .outcome import Device, EvaluationRequest
+from .frames import FrameError
+from .outcome import Device, EvaluationRequest, TaskSource
 from .sandbox import clean_environment, trusted_environment
 from .strays import end_strays
 
 START_S = 120.0
+SKETCH_S = 20.0
 
 _logger = logging.getLogger(__name__)
 
@@ -90,14 +92,14 @@ class Processes:
             return self._zygote
 
     @asynccontextmanager
-    async def fork(self, role: str, request: EvaluationRequest, home: Home) -> AsyncIterator[Forked]:
+    async def fork(self, role: str, request: EvaluationRequest, home: Home, **more: Any) -> AsyncIterator[Forked]:
         """A child with a copy of the submission made for it: what an earlier child did to its own is void.
 
-        Raises `FrameError` if the zygote is gone.
+        `more` is for the role's own `spec`. Raises `FrameError` if the zygote is gone.
         """
         zygote = await self.zygote()
         async with self.confinement.source(home, trace.NAME, request.code) as source:
-            spec = self._spec(role, request, home, source)
+            spec = self._spec(role, request, home, source) | more
             try:
                 async with forked(zygote, spec) as child:
                     yield child
@@ -107,6 +109,22 @@ class Processes:
             finally:
                 if not zygote.alive:
                     await finish(self._bury(zygote))
+
+    @property
+    def facts(self) -> dict[str, int]:
+        """What compiling for the device depends on; empty on a CPU (see `hardware.facts`)."""
+        return self._judge.hello["facts"] if self._judge is not None else {}
+
+    async def sketch(self, task: TaskSource, home: Home) -> dict[str, Any]:
+        """A task's arguments without their contents (see `sketch`); empty where there are none."""
+        request = EvaluationRequest(
+            id="", task=task, language="triton", code=task.source, budget_s=SKETCH_S, mode="audit"
+        )
+        async with self.fork("sketch", request, home) as child:
+            try:
+                return await child.reply(SKETCH_S)
+            except (FrameError, TimeoutError):
+                return {}
 
     @asynccontextmanager
     async def twins(self, request: EvaluationRequest) -> AsyncIterator[list[Forked]]:
@@ -156,7 +174,7 @@ class Processes:
         if self._device is not None and self._device.capability:
             suffix = "a" if self._device.capability in ("9.0", "10.0") else ""
             environment["TORCH_CUDA_ARCH_LIST"] = self._device.capability + suffix
-        if role == "build":
+        if role != "run":
             environment["CUDA_VISIBLE_DEVICES"] = ""
         return environment
 

@@ -40,7 +40,7 @@ class Reference:
         self.extras = extras_of(task_id, source)
         self._task_id = task_id
         with random_weights(source, device):
-            self._module = _execute(task_id, source)
+            self._module = execute(task_id, source)
             self._construct(task_id)
 
     def _construct(self, task_id: str) -> None:
@@ -151,7 +151,8 @@ def _move(value: Any, device: torch.device) -> Any:
     return value
 
 
-def _execute(task_id: str, source: str) -> types.ModuleType:
+def execute(task_id: str, source: str) -> types.ModuleType:
+    """A task file as a module; raises `TaskFault`."""
     name = f"<task {task_id}>"
     module = types.ModuleType("task")
     linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)

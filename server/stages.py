@@ -32,12 +32,15 @@ from .outcome import (
     OutOfMemory,
     Raised,
     Rejected,
+    TaskSource,
     TimedOut,
 )
 from .processes import Processes
 
 JUDGE_MARGIN_S = 90.0
 ENDING_S = 2.0
+REHEARSAL_S = 30.0
+SKETCHES = 512
 CANCEL_S = 15.0
 CUT = "The submission cut its process's link to the evaluator: leave descriptors alone that you did not open."
 STAGE_LIMITS = {
@@ -54,6 +57,7 @@ JUDGED_BY = (
     "timing_timeout_s",
     "timing_budget_s",
     "roofline_reject",
+    "checks",
     "peaks",
 )
 
@@ -72,6 +76,7 @@ class Stages:
         self._config = config
         self._processes = processes
         self._lease = asyncio.Lock()
+        self._sketches: dict[str, dict[str, Any]] = {}
         self._builds = asyncio.Semaphore(max(1, (os.cpu_count() or 2) - 2))
 
     async def run(self, request: EvaluationRequest, budget: Budget) -> Verdict:
@@ -82,6 +87,8 @@ class Stages:
         async with self._processes.confinement.home("candidate-") as home:
             async with budget.turn(self._builds):
                 failed = await self._build(request, home, budget)
+                if failed is None:
+                    await self._rehearse(request, home, budget)
             if failed is not None:
                 return Verdict(failed)
             async with budget.turn(self._lease):
@@ -119,6 +126,29 @@ class Stages:
     async def _zygote_ready(self, budget: Budget) -> None:
         with budget.timed("queue"):
             await self._processes.zygote()
+
+    async def _rehearse(self, request: EvaluationRequest, home: Home, budget: Budget) -> None:
+        """Compile Triton kernels while another submission has the device; how it goes is of no account."""
+        if not self._processes.facts or request.language != "triton" or request.mode == "audit":
+            return
+        with budget.timed("rehearsal"):
+            sketch = await self._sketched(request.task)
+            limit_s = min(REHEARSAL_S, budget.left_s)
+            if not sketch or limit_s <= 0:
+                return
+            facts = self._processes.facts
+            async with self._processes.fork("rehearsal", request, home, sketch=sketch, facts=facts) as child:
+                await child.ends(limit_s)
+
+    async def _sketched(self, task: TaskSource) -> dict[str, Any]:
+        known = self._sketches.get(task.hash)
+        if known is None:
+            async with self._processes.confinement.home("sketch-") as home:
+                known = await self._processes.sketch(task, home)
+            while len(self._sketches) >= SKETCHES:
+                self._sketches.pop(next(iter(self._sketches)))
+            self._sketches[task.hash] = known
+        return known
 
     def _build_outcome(self, reply: dict[str, Any]) -> Outcome | None:
         kind, message = reply.get("error"), trace.clip(str(reply.get("message", "")))

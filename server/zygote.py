@@ -14,6 +14,7 @@ import os
 import signal
 import socket
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -75,11 +76,18 @@ def _become_candidate(link: int, stdout: int, stderr: int, spec: dict[str, Any],
         os.dup2(stdout, 1)
         os.dup2(stderr, 2)
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-        main = probing.main if spec["role"] == "probe" else candidate.main
-        main(link, spec, parent)
+        _main(spec["role"])(link, spec, parent)
         status = 0
     finally:
         os._exit(status)
+
+
+def _main(role: str) -> Callable[[int, dict[str, Any], int], None]:
+    if role in ("sketch", "rehearsal"):
+        from . import rehearsal, sketch  # loaded beforehand where they are used (see `preload`)
+
+        return sketch.main if role == "sketch" else rehearsal.main
+    return probing.main if role == "probe" else candidate.main
 
 
 def main() -> None:

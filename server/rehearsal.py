@@ -1,0 +1,101 @@
+"""A Triton submission's first call, played through without a device, so that its kernels are compiled before one.
+
+In a confined child of the zygote, on fake tensors of the task's shapes: the model is constructed, `forward` runs,
+and each launch compiles its kernel for the real device and launches nothing. What comes of it lies in the
+submission's own Triton cache, where its candidate finds it: the device is not held while a compiler runs. It is a
+hint throughout: what fails here, or is otherwise on the device, is compiled there, and nothing here is a verdict.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import pickle
+from collections.abc import Callable
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import torch
+
+from . import trace
+from .candidate import BUILD_NICENESS, load_submission
+from .layers import Plan
+from .sandbox import confine
+from .sketch import Fakes, fake_inputs
+
+WARP = 32
+AT_ONCE = 1.0
+"""What each of an autotuner's configurations seems to take (ms): all are compiled, the choice is made later."""
+
+
+class Driver:
+    """Triton's driver as far as compiling asks for one. `facts` are the device's, see `hardware.facts`."""
+
+    def __init__(self, facts: dict[str, int]) -> None:
+        self._facts = facts
+        self.utils = SimpleNamespace(get_device_properties=lambda device: facts)
+
+    def get_current_device(self) -> int:
+        return 0
+
+    def get_current_stream(self, device: int) -> int:
+        return 0
+
+    def get_current_target(self) -> Any:
+        from triton.backends.compiler import GPUTarget
+
+        return GPUTarget("cuda", self._facts["capability"], WARP)
+
+    def get_benchmarker(self) -> Callable[..., list[float]]:
+        def benchmark(call: Callable[[], Any], *args: Any, **kwargs: Any) -> list[float]:
+            call()
+            return [AT_ONCE] * 3
+
+        return benchmark
+
+
+def rehearse(module: ModuleType, sketch: dict[str, Any], facts: dict[str, int], device: torch.device) -> None:
+    """Construct and call `ModelNew`; raises whatever that raises."""
+    from triton.runtime import driver
+    from triton.runtime.jit import JITFunction
+
+    driver.set_active(Driver(facts))
+    JITFunction.run = _compiling(JITFunction.run)
+    with Fakes(), torch.no_grad(), device:
+        arguments = pickle.loads(
+            base64.b64decode(sketch["arguments"])
+        )  # written by a child that ran the task alone
+        module.ModelNew(*arguments)(*fake_inputs(sketch["inputs"], device))
+
+
+def _compiling(run: Callable[..., Any]) -> Callable[..., Any]:
+    def compile_only(self: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> Any:
+        named = {name: _stand_in(value) for name, value in kwargs.items()}
+        kernel = run(self, *map(_stand_in, args), grid=grid, warmup=True, **named)
+        _build_launcher(kernel)
+        return kernel
+
+    return compile_only
+
+
+def _build_launcher(kernel: Any) -> None:
+    """Older versions of Triton have a C compiler make one for each kernel's signature."""
+    from triton.backends.nvidia import driver
+
+    if hasattr(driver, "make_launcher"):
+        driver.CudaLauncher(kernel.src, kernel.metadata)
+
+
+def _stand_in(value: Any) -> Any:
+    from triton.runtime.jit import MockTensor
+
+    return MockTensor(value.dtype, list(value.shape)) if isinstance(value, torch.Tensor) else value
+
+
+def main(link: int, spec: dict[str, Any], parent: int) -> None:
+    """Entry after the fork. `spec`: scratch, source, plan, environment, device, sketch, facts."""
+    confine(spec["scratch"], [link], parent, Plan.parse(spec["plan"]))
+    os.environ.update(spec["environment"])
+    os.nice(BUILD_NICENESS)
+    module = load_submission(f"{spec['source']}/{trace.NAME}")
+    rehearse(module, spec["sketch"], spec["facts"], torch.device(spec["device"]))

@@ -1,0 +1,126 @@
+"""Kernels compiled before there is a device: a task's sketch, and what a rehearsal leaves in the cache.
+
+Triton compiles for a GPU without one; the process that does is not this one, where Triton interprets.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from kernel_env.server.sketch import sketch
+
+CPU = torch.device("cpu")
+TASK = """
+import torch
+
+class Model(torch.nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(width))
+
+    def forward(self, x):
+        return torch.relu(x * self.weight)
+
+def get_inputs():
+    return [torch.rand(128, 4096).t()]
+
+def get_init_inputs():
+    return [128]
+"""
+SUBMISSION = """
+import torch
+import triton
+import triton.language as tl
+
+@triton.jit
+def plain(x, w, y, n, WIDTH: tl.constexpr, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    value = tl.load(x + at, mask=at < n) * tl.load(w + at % WIDTH, mask=at < n)
+    tl.store(y + at, tl.maximum(value, 0.0), mask=at < n)
+
+@triton.autotune(configs=[triton.Config({"BLOCK": 64}), triton.Config({"BLOCK": 128}, num_warps=2)], key=["n"])
+@triton.jit
+def tuned(x, y, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y + at, tl.load(x + at, mask=at < n), mask=at < n)
+
+class ModelNew(torch.nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(width))
+
+    def forward(self, x):
+        x = x.contiguous()
+        y = torch.empty_like(x)
+        plain[(triton.cdiv(x.numel(), 1024),)](x, self.weight, y, x.numel(), x.shape[1], BLOCK=1024)
+        out = torch.empty_like(y)
+        tuned[lambda meta: (triton.cdiv(y.numel(), meta["BLOCK"]),)](y, out, y.numel())
+        return out
+"""
+REHEARSE = """
+import json, sys, warnings
+from pathlib import Path
+warnings.simplefilter("ignore")
+import torch
+from triton.runtime.jit import JITFunction
+from kernel_env.server import candidate, rehearsal
+run = JITFunction.run
+module = candidate.load_submission(sys.argv[1])
+facts = dict(capability=90, max_shared_mem=232448, multiprocessor_count=132, max_num_regs=65536, warpSize=32)
+rehearsal.rehearse(module, json.loads(sys.argv[2]), facts, torch.device("cpu"))
+listed = sorted(path.name for path in Path(sys.argv[3]).iterdir())
+x, w, y = torch.rand(4096, 128), torch.ones(128), torch.empty(4096, 128)
+options = dict(grid=(1,), warmup=True)
+run(module.plain, x, w, y, x.numel(), 128, BLOCK=1024, **options)
+run(module.tuned.fn, y, x, y.numel(), BLOCK=128, num_warps=2, **options)
+assert listed == sorted(path.name for path in Path(sys.argv[3]).iterdir())
+"""
+
+
+def test_a_sketch_holds_shapes_and_strides() -> None:
+    found = sketch("user/relu", TASK, CPU)
+    assert found["inputs"] == {
+        "skeleton": {"list": [{"tensor": 0}]},
+        "slots": [[[4096, 128], [1, 4096], "float32", 0]],
+    }
+    json.dumps(found)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("torch.rand(128, 4096).t()", "torch.rand(8).tolist()"),
+        ("return [128]", "return [torch.ones(3)]"),
+        ("import torch", "import torch, sys\nraise ValueError('no')"),
+        ("return [128]", "return [lambda: 1]"),
+    ],
+)
+def test_what_needs_real_data_has_no_sketch(old: str, new: str) -> None:
+    assert old in TASK
+    assert sketch("user/relu", TASK.replace(old, new), CPU) == {}
+
+
+def test_a_rehearsal_compiles_what_the_device_will_ask_for(tmp_path: Path) -> None:
+    pytest.importorskip("triton.backends.nvidia")
+    source, cache = tmp_path / "submission.py", tmp_path / "cache"
+    source.write_text(SUBMISSION)
+    environment = {**os.environ, "TRITON_CACHE_DIR": str(cache), "TRITON_INTERPRET": "0"}
+    arguments = [str(source), json.dumps(sketch("user/relu", TASK, CPU)), str(cache)]
+    done = subprocess.run(
+        [sys.executable, "-c", REHEARSE, *arguments],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert len(list(cache.rglob("plain.cubin"))) == 1
+    assert len(list(cache.rglob("tuned.cubin"))) == 2
