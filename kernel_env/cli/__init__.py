@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import typer
 
-from . import demo, doctor, eval_run, evaluate, serve, tasks
+from . import demo, doctor, eval_run, evaluate, score, serve, tasks
 
 app = typer.Typer(
     name="kernel-env",
@@ -22,6 +22,7 @@ app.command("demo")(demo.demo)
 app.add_typer(tasks.app, name="tasks")
 app.command("eval")(evaluate.evaluate)
 app.command("eval-run")(eval_run.eval_run)
+app.command("score")(score.score)
 app.command("doctor")(doctor.doctor)
 
 
