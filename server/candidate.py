@@ -30,6 +30,7 @@ from .laps import Stopwatch
 from .layers import Plan
 from .layout import Slot, dtype_name, flatten, load, unflatten
 from .memory import Region, open_region
+from .perturbed import perturbed
 from .preload import CompilerError, triton_errors
 from .random_weights import random_weights
 from .sandbox import confine
@@ -121,7 +122,8 @@ class Candidate:
         arguments = pickle.loads(base64.b64decode(request["arguments"]))  # written by the judge
         arguments = [a.to(self._device) if isinstance(a, torch.Tensor) else a for a in arguments]
         torch.manual_seed(request["seed"])
-        with torch.no_grad(), self._models():
+        weights = perturbed(request["seed"]) if request["perturbed"] else nullcontext()
+        with torch.no_grad(), self._models(), weights:
             model = self._module.ModelNew(*arguments)  # type: ignore[union-attr]
             model = model.to(self._device)
             self._model = model

@@ -62,6 +62,11 @@ def same_bytes(left: torch.Tensor, right: torch.Tensor) -> bool:
     return all(torch.equal(a[start : start + CHUNK], b[start : start + CHUNK]) for start in chunks)
 
 
+def all_finite(tensor: torch.Tensor) -> bool:
+    flat = tensor.reshape(-1)
+    return all(bool(torch.isfinite(flat[start : start + CHUNK]).all()) for start in range(0, flat.numel(), CHUNK))
+
+
 def _compare_chunk(got: torch.Tensor, expected: torch.Tensor, atol: float, rtol: float) -> tuple[int, float, int]:
     """Elements off, the largest error among them (inf for non-finite), and its position in the chunk."""
     if not (expected.dtype.is_floating_point or expected.dtype.is_complex):

@@ -19,6 +19,7 @@ from .peaks import FIELDS, Peak
 EvaluatorKind = Literal["auto", "gpu", "cpu", "mock"]
 RewardKind = Literal["speedup", "roofline"]
 BaselineKind = Literal["eager", "compile"]
+ChecksKind = Literal["standard", "strict"]
 
 _FASTEST = 1e6
 
@@ -47,6 +48,7 @@ class Settings:
     roofline_reject: float = 0.8
     baseline: BaselineKind = "eager"
     peaks: Peak | None = None
+    checks: ChecksKind = "standard"
     sandbox: Mode = "auto"
     host: str = "127.0.0.1"
     port: int = 8000
@@ -85,6 +87,7 @@ class Settings:
             eval_log_code=env.flag("KERNEL_ENV_EVAL_LOG_CODE", cls.eval_log_code),
             reward=cast(RewardKind, env.choice("KERNEL_ENV_REWARD", ("speedup", "roofline"), "speedup")),
             baseline=cast(BaselineKind, env.choice("KERNEL_ENV_BASELINE", ("eager", "compile"), "eager")),
+            checks=cast(ChecksKind, env.choice("KERNEL_ENV_CHECKS", ("standard", "strict"), "standard")),
             roofline_reject=env.number("KERNEL_ENV_ROOFLINE_REJECT", cls.roofline_reject, 0.0, 1.0),
             peaks=env.peaks("KERNEL_ENV_PEAKS"),
             sandbox=cast(Mode, env.choice("KERNEL_ENV_SANDBOX", ("auto", "strict", "off"), "auto")),

@@ -28,6 +28,7 @@ def construct(link: CandidateLink, reference: Reference, mailbox: Mailbox, timeo
     reply = link.call(
         "construct",
         seed=reference.seed,
+        perturbed=reference.perturbed,
         arguments=reference.pickled_arguments(),
         state={name: slot.to_json() for name, slot in mailbox.state.items()},
     )

@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from .strict import FAMILIES
+
 NAME = "EXTRA_CHECKS"
 
 
@@ -24,10 +26,11 @@ class ExtrasError(ValueError):
 class Extras:
     """`inputs` maps each family's name to its description, which the problem text discloses.
 
-    The absolute tolerance is the configured one (or `atol`), and never more than `relative_atol` times the largest
-    expected magnitude. `finite` refuses NaN and infinities. `invariant` describes what outputs must satisfy.
-    `reads` and `writes` are shares of each input's and of all outputs' bytes that any correct program must move,
-    see `floors`.
+    The absolute tolerance is the configured one (or `atol`), and never more than `relative_atol` times the
+    largest expected magnitude. `finite` refuses NaN and infinities. `invariant` describes what outputs must
+    satisfy. `reads` and `writes` are shares of each input's and of all outputs' bytes that any correct program
+    must move, see `floors`. Under strict checks, `families` names those that the task may have (see `strict`),
+    all by default, and `undecided` says why nothing tells its right outputs from wrong ones.
     """
 
     inputs: Mapping[str, str] = field(default_factory=dict)
@@ -38,6 +41,8 @@ class Extras:
     invariant: str = ""
     reads: tuple[float, ...] | None = None
     writes: float | None = None
+    families: frozenset[str] | None = None
+    undecided: str = ""
 
 
 _ACTIVATION = Extras(
@@ -75,6 +80,8 @@ _KINDS: dict[str, type | tuple[type, ...]] = {
     "invariant": str,
     "reads": (list, tuple),
     "writes": (int, float),
+    "families": (list, tuple),
+    "undecided": str,
 }
 
 
@@ -107,6 +114,7 @@ def _read(node: ast.expr, tree: ast.Module) -> Extras:
         if not isinstance(item, _KINDS[key]) or (isinstance(item, (int, float)) and item < 0):
             raise ExtrasError(f"{NAME}[{key!r}] has a value that is not allowed: {str(item)[:60]}")
     _require_shares(value)
+    _require_families(value)
     functions = {item.name for item in tree.body if isinstance(item, ast.FunctionDef)}
     _require(value, "inputs", "get_extra_inputs", functions)
     _require(value, "invariant", "check_outputs", functions)
@@ -120,6 +128,17 @@ def _require_shares(value: dict[str, Any]) -> None:
     for share in (*value.get("reads", ()), value.get("writes", 0.0)):
         if not isinstance(share, (int, float)) or not 0.0 <= share <= 1.0:
             raise ExtrasError(f"{NAME}: reads and writes are shares from 0 to 1, not {str(share)[:60]}")
+
+
+def _require_families(value: dict[str, Any]) -> None:
+    """Makes `families` a set."""
+    if "families" in value:
+        unknown = [name for name in value["families"] if name not in FAMILIES]
+        if unknown:
+            raise ExtrasError(
+                f"{NAME}['families'] names {str(unknown[0])[:60]}, not one of: {', '.join(FAMILIES)}"
+            )
+        value["families"] = frozenset(value["families"])
 
 
 def _require(value: dict[str, Any], key: str, function: str, functions: set[str]) -> None:

@@ -1,17 +1,29 @@
 """Input families for a task's extra trials, and the invariants of the tasks that have them by id.
 
 A family keeps the structure, shapes, strides and dtypes of `get_inputs()` and replaces the floating-point values.
-Runs in the judge, on its device, under a seed that no candidate learns.
+Runs in the judge, on its device, under a seed that no candidate learns. Those of strict checks are in `varied`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 SUM_TOLERANCE = 1e-3
+
+Change = Callable[[list[torch.Tensor]], None]
+
+
+@dataclass(frozen=True)
+class Family:
+    """`description` is for people; `change` writes over a task's own numbers, without it the task's checks do."""
+
+    name: str
+    description: str
+    change: Change | None = None
 
 
 def transform(family: str, value: torch.Tensor) -> torch.Tensor:

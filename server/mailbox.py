@@ -13,6 +13,7 @@ import torch
 from . import hardware, memory
 from .compare import same_bytes
 from .digest import Digest
+from .families import Family
 from .layout import Slot, flatten, load, place, raw, store
 from .reference import Reference, TaskFault, describe
 
@@ -23,7 +24,7 @@ PAIR_SHARE = 0.2
 
 
 class InputSet:
-    """One set: where its inputs and outputs lie. `private` holds the judge's own inputs."""
+    """One set: where its inputs and outputs lie. `private` holds the judge's own inputs, of `family`."""
 
     def __init__(
         self, start: int, skeleton: Any, inputs: list[torch.Tensor], out: Any, outputs: list[torch.Tensor]
@@ -32,6 +33,7 @@ class InputSet:
         self.output_slots, self.end = place(outputs, middle, dense=True)
         self.inputs = describe(skeleton, self.input_slots)
         self.outputs = describe(out, self.output_slots)
+        self.family: Family | None = None
         self.private: list[Any] = []
         self.expected: list[torch.Tensor] = []
 
@@ -59,14 +61,15 @@ class Mailbox:
         """The reference's weights, for a process to take over; one that did so before may have changed them."""
         store(list(self._reference.state().values()), list(self.state.values()), self.region)
 
-    def fill(self, entry: InputSet, seed: int, family: str | None = None) -> None:
+    def fill(self, entry: InputSet, seed: int, family: Family | None = None) -> None:
         """Draw fresh inputs for a set, share a copy of them, and poison its output slots."""
         self.draw(entry, seed, family)
         self.share(entry)
         self.poison(entry)
 
-    def draw(self, entry: InputSet, seed: int, family: str | None = None) -> None:
+    def draw(self, entry: InputSet, seed: int, family: Family | None = None) -> None:
         """Fresh inputs for a set, as yet the judge's own."""
+        entry.family = family
         entry.private = self._reference.inputs(seed, family)
         skeleton, tensors = flatten(entry.private)
         if skeleton != self._skeleton or place(tensors, 0)[0] != _rebased(entry.input_slots):

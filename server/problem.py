@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from string import Template
 
-from . import peaks
+from . import peaks, strict
 from .config import Settings
 from .extras import disclosure, extras_of
 from .outcome import Device
@@ -95,13 +95,18 @@ def _device(device: Device | None) -> str:
 
 
 def _correctness(task: Task, settings: Settings, device: Device | None) -> str:
-    extra = disclosure(extras_of(task.id, task.source), settings.atol, settings.rtol)
+    extras = extras_of(task.id, task.source)
+    extra = disclosure(extras, settings.atol, settings.rtol)
+    trials = f"{settings.trials} trials. Each"
+    if settings.checks == "strict":
+        extra = f"{extra} {strict.disclosure(extras.families)}".lstrip()
+        trials = f"{min(settings.trials, strict.OWN_TRIALS)} trials or more. Each of these"
     beyond = "" if extra else "; nothing beyond `get_inputs()` is tried"
     sizes = ""
     if device is not None and device.kind != "mock":
         sizes = f" `torch.cuda.is_available()` is {device.kind == 'cuda'} where the reference runs."
     return (
-        f"- Correctness: {settings.trials} trials. Each draws fresh inputs from `get_inputs()` under a secret"
+        f"- Correctness: {trials} draws fresh inputs from `get_inputs()` under a secret"
         f" seed, on the device{beyond}.{sizes} Both modules stay in the mode"
         " that they are constructed in, without gradients. An element is right if"
         f" |got - expected| <= {settings.atol:g} + {settings.rtol:g} * |expected|; integers and booleans must"

@@ -13,15 +13,16 @@ import pickle
 import random
 import types
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import numpy
 import torch
 
 from .extras import extras_of
-from .families import INVARIANTS, transform
+from .families import INVARIANTS, Family, transform
 from .layout import Slot, flatten, place
+from .perturbed import perturbed
 from .random_weights import random_weights
 
 ARGUMENTS_CAP = 16 << 20
@@ -32,11 +33,12 @@ class TaskFault(RuntimeError):
 
 
 class Reference:
-    """One task on one device, constructed under `seed`."""
+    """One task on one device, constructed under `seed`; `perturb` its constant parameters (see `perturbed`)."""
 
-    def __init__(self, task_id: str, source: str, device: torch.device, seed: int) -> None:
+    def __init__(self, task_id: str, source: str, device: torch.device, seed: int, perturb: bool = False) -> None:
         self.device = device
         self.seed = seed
+        self.perturbed = perturb
         self.extras = extras_of(task_id, source)
         self._task_id = task_id
         with random_weights(source, device):
@@ -48,7 +50,9 @@ class Reference:
             with torch.no_grad():
                 self.arguments = self._init_arguments(self.seed)
                 seed_all(self.seed)
-                self.model: Any = self._module.Model(*self._on_device(self.arguments)).to(self.device)
+                with perturbed(self.seed) if self.perturbed else nullcontext():
+                    model = self._module.Model(*self._on_device(self.arguments))
+                self.model: Any = model.to(self.device)
         except torch.OutOfMemoryError:
             raise
         except Exception as error:  # a task file may raise anything
@@ -77,15 +81,23 @@ class Reference:
         """Parameters and buffers by name."""
         return {name: value.detach() for name, value in self.model.state_dict().items()}
 
-    def inputs(self, seed: int, family: str | None = None) -> list[Any]:
-        """Fresh inputs on the device, from the task's own generator, or of one of its extra families."""
+    @property
+    def families(self) -> list[Family]:
+        """Of the task's own checks."""
+        return [Family(name, text) for name, text in self.extras.inputs.items()]
+
+    def inputs(self, seed: int, family: Family | None = None) -> list[Any]:
+        """Fresh inputs on the device, from the task's own generator, or of a family."""
         own: Any = getattr(self._module, "get_extra_inputs", None)
         seed_all(seed)
-        with _task_code("its inputs"), torch.no_grad(), self.device:
-            if family is not None and own is not None:
-                return [_move(value, self.device) for value in own(family)]
+        with task_code("its inputs"), torch.no_grad(), self.device:
+            if family is not None and family.change is None and own is not None:
+                return [_move(value, self.device) for value in own(family.name)]
             values = [_move(value, self.device) for value in self._module.get_inputs()]
-            return values if family is None else [_change(value, family) for value in values]
+            if family is not None and family.change is not None:
+                family.change(flatten(values)[1])
+                return values
+            return values if family is None else [_change(value, family.name) for value in values]
 
     def broken_invariant(self, inputs: list[Any], outputs: list[torch.Tensor]) -> str | None:
         """What the outputs violate of the task's invariant; outputs are flat."""
@@ -93,12 +105,12 @@ class Reference:
         invariant = own or INVARIANTS.get(self._task_id)
         if not self.extras.invariant or invariant is None:
             return None
-        with _task_code("its check of outputs"), torch.no_grad():
+        with task_code("its check of outputs"), torch.no_grad():
             problem: str | None = invariant(inputs, outputs)
         return problem
 
     def __call__(self, inputs: list[Any]) -> Any:
-        with _task_code("forward"), torch.no_grad():
+        with task_code("forward"), torch.no_grad():
             return self.model(*inputs)
 
     def footprint(self) -> int:
@@ -112,7 +124,7 @@ class Reference:
 
 
 @contextmanager
-def _task_code(what: str) -> Iterator[None]:
+def task_code(what: str) -> Iterator[None]:
     """Whatever a task's own code raises is a fault of the task; a lack of memory is told apart by the caller."""
     try:
         yield

@@ -198,6 +198,7 @@ class Seat:
             "timing_budget_s",
             "roofline_reject",
             "baseline",
+            "checks",
             "sandbox",
         ]
         values = {name: getattr(self.settings, name) for name in names}

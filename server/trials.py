@@ -11,6 +11,9 @@ from typing import Any
 
 import torch
 
+from . import strict
+from .calibration import Calibration
+from .families import Family
 from .layout import flatten
 from .link import CandidateLink, Ended
 from .mailbox import InputSet, Mailbox
@@ -23,23 +26,27 @@ ROOM_BYTES = 48 << 30
 
 
 def run_trials(
-    link: CandidateLink, reference: Reference, mailbox: Mailbox, verifier: Verifier, seeds: list[int], note: str
+    link: CandidateLink,
+    reference: Reference,
+    mailbox: Mailbox,
+    verifier: Verifier,
+    draws: list[tuple[int, Family | None]],
+    note: str,
 ) -> None:
-    """One trial for each seed: the last ones are of the task's extra families, the others of `get_inputs`.
+    """One trial for each seed and family (`get_inputs` where it is None).
 
     Raises `Ended` at the first that fails. `note` goes with wrong numbers (state that differs).
     """
     entry = mailbox.sets[0]
-    families = [None] * (len(seeds) - len(reference.extras.inputs)) + list(reference.extras.inputs)
-    for trial, (seed, family) in enumerate(zip(seeds, families, strict=True), start=1):
+    for trial, (seed, family) in enumerate(draws, start=1):
         link.trial = trial
         if trial != 2:  # the second trial finds other contents where the first one's were
             entry = mailbox.sets[secrets.randbelow(len(mailbox.sets))]
         mailbox.fill(entry, seed, family)
         problem = _try(link, reference, mailbox, verifier, entry)
         if problem is not None:
-            source = "from get_inputs" if family is None else reference.extras.inputs[family]
-            text = f"trial {trial} of {len(seeds)} (inputs: {source}): {problem}"
+            source = "from get_inputs" if family is None else family.description
+            text = f"trial {trial} of {len(draws)} (inputs: {source}): {problem}"
             raise Ended(WrongOutput(message=f"{text}. {note}".rstrip(), trial=trial))
         entry.private, entry.expected = [], []
     link.trial = None
@@ -57,6 +64,16 @@ def _try(
     if problem is None and not mutates and mailbox.mutated(entry):
         problem = "forward() changed its inputs in place; the reference leaves them as they are"
     return problem
+
+
+def planned(trials: int, reference: Reference, calibration: Calibration | None) -> list[Family | None]:
+    """The inputs of each trial: the task's own, its own checks', and those of strict checks.
+
+    The latter take the place of some of the task's own.
+    """
+    further = list(calibration.families) if calibration else []
+    own = max(min(trials, strict.OWN_TRIALS), trials - len(further))
+    return [*[None] * own, *reference.families, *further]
 
 
 def expected_outputs(reference: Reference, inputs: list[Any]) -> list[torch.Tensor]:

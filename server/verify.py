@@ -1,50 +1,89 @@
 """Is what lies in a set's output slots right? The tolerance of the task, finiteness and its invariant included.
 
+Under strict checks an output as a whole must agree, too, as closely as its calibration allows. On the families
+that these add, the absolute part of the tolerance is a share of the largest expected magnitude, where that is
+larger.
+
 Decides; draws nothing and talks to nobody. Used for trials and for timed calls alike, so that both are held to
 the same.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
-from .compare import CHUNK, compare
+from .agreement import deviation
+from .calibration import Allowance, Calibration
+from .compare import all_finite, compare
 from .extras import pick
+from .families import Family
 from .mailbox import InputSet, Mailbox
 from .reference import Reference
 
 
 class Verifier:
-    """`atol` and `rtol` as configured; the task's own extras narrow or replace them."""
+    """`atol` and `rtol` as configured; the task's own extras narrow or replace them. Strict with a calibration."""
 
-    def __init__(self, reference: Reference, atol: float, rtol: float) -> None:
+    def __init__(
+        self, reference: Reference, atol: float, rtol: float, calibration: Calibration | None = None
+    ) -> None:
         self._reference = reference
         self._extras = reference.extras
+        self._calibration = calibration
         self._atol = pick(self._extras.atol, atol)
         self._rtol = pick(self._extras.rtol, rtol)
 
     def problem(self, mailbox: Mailbox, entry: InputSet) -> str | None:
         """What is wrong with the set's answers, or None. Needs its expected outputs."""
-        answers = mailbox.answers(entry)
-        for index, (got, expected) in enumerate(zip(answers, entry.expected, strict=True)):
-            found = self._wrong(got, expected)
+        return self.wrong(mailbox.answers(entry), entry.expected, entry.family, entry.private)
+
+    def wrong(
+        self, answers: list[torch.Tensor], expected: list[torch.Tensor], family: Family | None, inputs: list[Any]
+    ) -> str | None:
+        """What is wrong with answers for inputs of a family, or None; both flat, of the same shapes and dtypes."""
+        allowances = self._calibration.of(family) if self._calibration else ()
+        strictly = dict(enumerate(allowances))
+        derived = family is not None and family.change is not None
+        for index, (got, right) in enumerate(zip(answers, expected, strict=True)):
+            found = self._apart(got, right, derived) or _disagrees(got, right, strictly.get(index))
             if found is not None:
                 return f"output {index}: {found}" if len(answers) > 1 else found
-        return self._reference.broken_invariant(entry.private, answers)
+        return self._reference.broken_invariant(inputs, answers)
 
-    def _wrong(self, got: torch.Tensor, expected: torch.Tensor) -> str | None:
+    def _apart(self, got: torch.Tensor, expected: torch.Tensor, derived: bool) -> str | None:
+        """What is wrong with single elements."""
         if self._extras.finite and not all_finite(got):
             return "some elements are NaN or infinite"
-        mismatch = compare(got, expected, self._tolerance(expected), self._rtol)
+        mismatch = compare(got, expected, self._tolerance(expected, derived), self._rtol)
         return None if mismatch is None else mismatch.text()
 
-    def _tolerance(self, expected: torch.Tensor) -> float:
-        if self._extras.relative_atol is None or not expected.numel():
+    def _tolerance(self, expected: torch.Tensor, derived: bool) -> float:
+        if not expected.numel() or expected.dtype.is_complex:
             return self._atol
-        low, high = expected.aminmax()
-        return min(self._atol, max(abs(float(low)), abs(float(high))) * self._extras.relative_atol)
+        if derived:
+            return self._atol * max(1.0, _largest(expected))
+        if self._extras.relative_atol is None:
+            return self._atol
+        return min(self._atol, _largest(expected) * self._extras.relative_atol)
 
 
-def all_finite(tensor: torch.Tensor) -> bool:
-    flat = tensor.reshape(-1)
-    return all(bool(torch.isfinite(flat[start : start + CHUNK]).all()) for start in range(0, flat.numel(), CHUNK))
+def _largest(tensor: torch.Tensor) -> float:
+    low, high = tensor.aminmax()
+    return max(abs(float(low)), abs(float(high)))
+
+
+def _disagrees(got: torch.Tensor, expected: torch.Tensor, allowance: Allowance | None) -> str | None:
+    """What is wrong with an output as a whole."""
+    if allowance is None:
+        return None
+    off = deviation(got, expected)
+    if off.scale <= allowance.scale and off.residual <= allowance.residual:
+        return None
+    if off.scale > allowance.scale and off.residual <= allowance.residual:
+        return f"the result is off by a factor of about 1 +/- {off.scale:.3g}; {allowance.scale:.2g} are allowed"
+    return (
+        f"the result as a whole is not exact enough: its error is {off.total:.3g} of the output's root mean"
+        f" square, at most {allowance.residual:.2g} comes from rounding"
+    )

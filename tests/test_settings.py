@@ -37,6 +37,7 @@ BAD = {
     "KERNEL_ENV_MAX_SESSIONS": ("many", "whole number"),
     "KERNEL_ENV_ROOFLINE_REJECT": ("nan", "from 0 to 1"),
     "KERNEL_ENV_BASELINE": ("inductor", "eager, compile"),
+    "KERNEL_ENV_CHECKS": ("lax", "standard, strict"),
     "KERNEL_ENV_PEAKS": ("tf32=500", "bandwidth=..., each once"),
     "KERNEL_ENV_GPUS": ("0,a", "comma list"),
     "KERNELBENCH_DIR": ("/nowhere/KernelBench", "not a folder"),

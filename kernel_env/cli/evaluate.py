@@ -42,6 +42,9 @@ def evaluate(
     baseline: Annotated[
         str | None, typer.Option(help="eager or compile, without --url [KERNEL_ENV_BASELINE].")
     ] = None,
+    checks: Annotated[
+        str | None, typer.Option(help="standard or strict, without --url [KERNEL_ENV_CHECKS].")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="The verdict as one JSON object.")] = False,
 ) -> None:
     """Evaluate one submission. Status 0 only if it passed."""
@@ -55,6 +58,7 @@ def evaluate(
             "KERNEL_ENV_EVALUATOR": evaluator,
             "KERNEL_ENV_TASKS": sources,
             "KERNEL_ENV_BASELINE": baseline,
+            "KERNEL_ENV_CHECKS": checks,
         }
         verdict = _evaluate_here(options, code, task, language)
     if as_json:

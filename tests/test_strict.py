@@ -1,0 +1,234 @@
+"""Strict checks: impostors that pass the standard ones fail, honest neighbours pass."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from kernel_env.server import strict
+from kernel_env.server.config import Settings
+from kernel_env.server.extras import ExtrasError, extras_of
+from kernel_env.server.local import LocalPool
+from kernel_env.server.outcome import EvaluationRequest, Outcome, TaskSource
+from kernel_env.server.problem import problem_text
+from kernel_env.server.tasks import Task
+
+from .submissions import RIGHT, TASK, vary
+
+asynchronous = pytest.mark.asyncio(loop_scope="module")
+
+RELU = TASK.replace("torch.randn(32, 64) * 3", "torch.rand(32, 64)").replace(
+    "torch.softmax(x, dim=1)", "torch.relu(x)"
+)
+
+POINTWISE = """
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def pointwise(x, y, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    value = tl.load(x + at, mask=at < n)
+    tl.store(y + at, EXPRESSION, mask=at < n)
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        y = torch.empty_like(x)
+        pointwise[(triton.cdiv(x.numel(), 2048),)](x, y, x.numel(), BLOCK=2048)
+        return y
+"""
+
+NORM = """
+import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.norm = nn.LayerNorm(width)
+
+    def forward(self, x):
+        return self.norm(x)
+
+
+def get_inputs():
+    return [torch.rand(16, 64)]
+
+
+def get_init_inputs():
+    return [64]
+"""
+
+NORM_KERNEL = """
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def layer_norm(x, affine, y, n, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    at = tl.arange(0, BLOCK)
+    value = tl.load(x + row * n + at)
+    off = value - tl.sum(value, axis=0) / n
+    scaled = off / tl.sqrt(tl.sum(off * off, axis=0) / n + 1e-5)
+    tl.store(y + row * n + at, scaled * tl.load(affine + at) + tl.load(affine + n + at))
+
+
+class ModelNew(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.norm = nn.LayerNorm(width)
+        self.affine = torch.stack([self.norm.weight, self.norm.bias])  # packed once, from the weights as made
+
+    def forward(self, x):
+        y = torch.empty_like(x)
+        layer_norm[(x.shape[0],)](x, self.affine, y, x.shape[1], BLOCK=64)
+        return y
+"""
+HELD = vary(
+    "self.norm = nn.LayerNorm(width)",
+    "self.w = nn.Parameter(torch.ones(width)); self.b = nn.Parameter(torch.zeros(width))",
+    NORM_KERNEL,
+)
+HELD = vary("[self.norm.weight, self.norm.bias]", "[self.w, self.b]", HELD)
+IGNORED = vary(" * tl.load(affine + at) + tl.load(affine + n + at)", "", NORM_KERNEL)
+
+PRODUCT = """
+import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    def __init__(self, inner, outer):
+        super().__init__()
+        self.linear = nn.Linear(inner, outer)
+
+    def forward(self, x):
+        return self.linear(x)
+
+
+def get_inputs():
+    return [torch.rand(32, 128)]
+
+
+def get_init_inputs():
+    return [128, 64]
+"""
+
+PRODUCT_KERNEL = """
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def linear(x, w, b, y, K: tl.constexpr, N: tl.constexpr, M: tl.constexpr, STEP: tl.constexpr):
+    rows, columns = tl.arange(0, M), tl.arange(0, N)
+    total = tl.zeros((M, N), dtype=tl.float32)
+    for start in range(0, K, STEP):
+        inner = start + tl.arange(0, STEP)
+        left = tl.load(x + rows[:, None] * K + inner[None, :])
+        right = tl.load(w + columns[None, :] * K + inner[:, None])
+        total += tl.dot(LEFT, RIGHT)
+    total += tl.load(b + columns)[None, :]
+    tl.store(y + rows[:, None] * N + columns[None, :], total)
+
+
+class ModelNew(nn.Module):
+    def __init__(self, inner, outer):
+        super().__init__()
+        self.linear = nn.Linear(inner, outer)
+
+    def forward(self, x):
+        y = torch.empty(x.shape[0], 64, device=x.device)
+        linear[(1,)](x, self.linear.weight, self.linear.bias, y, K=128, N=64, M=32, STEP=16)
+        return y
+"""
+
+
+def product(left: str, right: str) -> str:
+    return PRODUCT_KERNEL.replace("LEFT", left).replace("RIGHT", right)
+
+
+def tf32(name: str) -> str:
+    """As tensor cores read a 32-bit number."""
+    return f"({name}.to(tl.int32, bitcast=True) & -8192).to(tl.float32, bitcast=True)"
+
+
+CASES = {
+    "relu": (RELU, POINTWISE.replace("EXPRESSION", "tl.maximum(value, 0.0)"), ""),
+    "a copy for relu": (RELU, POINTWISE.replace("EXPRESSION", "value"), "mean zero"),
+    "relu x 1.009": (RELU, POINTWISE.replace("EXPRESSION", "tl.maximum(value, 0.0) * 1.009"), "factor"),
+    "relu in bf16": (
+        RELU,
+        POINTWISE.replace("EXPRESSION", "tl.maximum(value.to(tl.bfloat16).to(tl.float32), 0.0)"),
+        "not exact enough",
+    ),
+    "softmax": (TASK, RIGHT, ""),
+    "norm, packed at construction": (NORM, NORM_KERNEL, ""),
+    "norm with parameters of its own": (NORM, HELD, ""),
+    "norm without its parameters": (NORM, IGNORED, "off"),
+    "product": (PRODUCT, product("left", "right"), ""),
+    "product in TF32": (PRODUCT, product(tf32("left"), tf32("right")), ""),
+    "product in bf16": (
+        PRODUCT,
+        product("left.to(tl.bfloat16).to(tl.float32)", "right.to(tl.bfloat16).to(tl.float32)"),
+        "not exact enough",
+    ),
+}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def pool() -> AsyncIterator[LocalPool]:
+    pool = LocalPool(Settings(evaluator="cpu", trials=3, checks="strict"))
+    await pool.start()
+    assert await pool.ready(120.0) is not None, pool.health()
+    yield pool
+    await pool.close()
+
+
+async def judge(pool: LocalPool, source: str, code: str) -> Outcome:
+    task = TaskSource(id="user/task", source=source, hash="0")
+    request = EvaluationRequest(id=os.urandom(8).hex(), task=task, language="triton", code=code, budget_s=200.0)
+    return (await pool.evaluate(request)).outcome
+
+
+@asynchronous
+@pytest.mark.parametrize("name", CASES)
+async def test_impostors_fail_and_honest_kernels_pass(pool: LocalPool, name: str) -> None:
+    source, code, text = CASES[name]
+    outcome = await judge(pool, source, code)
+    assert outcome.kind == ("wrong_output" if text else "passed"), outcome
+    assert text in getattr(outcome, "message", "")
+
+
+def problem(source: str, checks: str) -> str:
+    settings = Settings.from_env({"KERNEL_ENV_CHECKS": checks})
+    return problem_text(Task("user/task", 0, "x", source, "0", "here", "train", None), "triton", settings, None)
+
+
+def test_the_problem_text_tells_the_families() -> None:
+    text = problem(RELU, "strict")
+    assert all(description in text for description in strict.FAMILIES.values())
+    assert "Each of these draws fresh inputs" in text
+    assert not any(description in problem(RELU, "standard") for description in strict.FAMILIES.values())
+
+
+def test_a_task_may_limit_its_families() -> None:
+    limited = f'{RELU}\nEXTRA_CHECKS = {{"families": ["sparse"]}}\n'
+    text = problem(limited, "strict")
+    assert strict.FAMILIES["sparse"] in text
+    assert strict.FAMILIES["normal"] not in text
+    with pytest.raises(ExtrasError, match="not one of"):
+        extras_of("user/task", limited.replace("sparse", "spare"))
