@@ -28,7 +28,7 @@ class Timing(Fact):
     times could not be true). `low` and `high` bound the speedup (95 %). `host_ms` and `ref_host_ms` are
     what the host takes to launch a call, which a device's times do not hold (None on a CPU). `compiled_ms`
     is the reference's time under `torch.compile`, where that was asked for. `std_ms`, `min_ms` and `max_ms` are
-    over the medians of the submission's blocks.
+    over the medians of the submission's blocks; None where those do not count.
     """
 
     runtime_ms: float

@@ -124,8 +124,7 @@ class Contest:
         result = estimate(blocks)
         judged = bound.judged(statistics.median(self._means))
         if judged is not None:
-            blocks = [replace(block, candidate=judged) for block in blocks]
-            result = estimate(blocks)
+            result = estimate([replace(block, candidate=judged) for block in blocks])
         hosts = (
             [statistics.median(side) for side in zip(*self._hosts, strict=True)] if self._cuda else [None, None]
         )
@@ -139,5 +138,5 @@ class Contest:
             clock="judge" if judged is not None else "events" if self._cuda else "wall",
             host_ms=hosts[0],
             ref_host_ms=hosts[1],
-            **spread([block.candidate for block in blocks]),
+            **({} if judged is not None else spread([block.candidate for block in blocks])),
         )

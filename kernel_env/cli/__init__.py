@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import typer
 
-from . import demo, doctor, eval_run, evaluate, score, serve, tasks
+from . import baseline, demo, doctor, eval_run, evaluate, score, serve, tasks
 
 app = typer.Typer(
     name="kernel-env",
@@ -23,6 +23,7 @@ app.add_typer(tasks.app, name="tasks")
 app.command("eval")(evaluate.evaluate)
 app.command("eval-run")(eval_run.eval_run)
 app.command("score")(score.score)
+app.command("baseline")(baseline.baseline)
 app.command("doctor")(doctor.doctor)
 
 
