@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .errors import ServerStartingError as ServerStartingError
     from .errors import StepTimeoutError as StepTimeoutError
     from .errors import TaskUnavailableError as TaskUnavailableError
+    from .errors import UserTasksError as UserTasksError
     from .models import KernelAction as KernelAction
     from .models import KernelObservation as KernelObservation
     from .models import KernelState as KernelState
@@ -38,6 +39,7 @@ _HOMES = {
     "ServerStartingError": "errors",
     "StepTimeoutError": "errors",
     "TaskUnavailableError": "errors",
+    "UserTasksError": "errors",
 }
 
 __all__ = ["__version__", *sorted(_HOMES)]

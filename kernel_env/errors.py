@@ -68,6 +68,12 @@ class TaskUnavailableError(RequestError):
     advice = "Ask for another task meanwhile; a reset without task_id never picks one that is unavailable"
 
 
+class UserTasksError(RequestError):
+    """The server takes no tasks of its clients."""
+
+    advice = "A task that the server has can be named by task_id"
+
+
 class AuthenticationError(KernelEnvError):
     """The server, or a proxy in front of it, refused the connection's credentials."""
 
@@ -84,6 +90,7 @@ _CLASSES: dict[str, type[KernelEnvError]] = {
     "STEP_TIMEOUT": StepTimeoutError,
     "SERVER_STARTING": ServerStartingError,
     "TASK_UNAVAILABLE": TaskUnavailableError,
+    "USER_TASKS_OFF": UserTasksError,
     "UNAUTHORIZED": AuthenticationError,
     "VALIDATION_ERROR": RequestError,
     "INVALID_JSON": RequestError,

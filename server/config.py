@@ -33,7 +33,8 @@ class Settings:
     """Every knob of the server. Durations are seconds, sizes bytes.
 
     `tasks` lists sources in order: `embedded`, `kernelbench` (needs `kernelbench_dir`), `huggingface`,
-    or the path of a task file or folder. `peaks` holds for every device of this server.
+    or the path of a task file or folder. `peaks` holds for every device of this server. `user_tasks`: a reset may
+    bring a task of its own, whose reference runs where the judge does.
     """
 
     evaluator: EvaluatorKind = "auto"
@@ -54,6 +55,7 @@ class Settings:
     port: int = 8000
     token: str = field(default="", repr=False)
     web: bool = False
+    user_tasks: bool = False
     resume_s: float = 300.0
     idle_s: float = 3600.0
     trials: int = 5
@@ -95,6 +97,7 @@ class Settings:
             port=env.integer("KERNEL_ENV_PORT", cls.port, 0, 65535),
             token=env.text("KERNEL_ENV_TOKEN", ""),
             web=env.flag("ENABLE_WEB_INTERFACE", False),
+            user_tasks=env.flag("KERNEL_ENV_USER_TASKS", cls.user_tasks),
             resume_s=env.number("KERNEL_ENV_RESUME_S", cls.resume_s, 0.0, 86_400.0),
             idle_s=env.number("KERNEL_ENV_IDLE_S", cls.idle_s, 1.0, 604_800.0),
             trials=env.integer("KERNEL_ENV_TRIALS", cls.trials, 1, 100),

@@ -28,7 +28,7 @@ from .problem import problem_text
 from .protocol import Refusal, encodable
 from .requests import ResetRequest, StepRequest
 from .reward import reward
-from .tasks import Task, TaskError, UnavailableTaskError
+from .tasks import Task, TaskError, UnavailableTaskError, user_task
 
 FAULTS = 8
 ANSWER_MARGIN_S = 60.0
@@ -58,11 +58,7 @@ class Episode:
     async def begin(cls, backend: Backend, request: ResetRequest) -> Episode:
         """Choose the task, once a device is ready. Raises `Refusal`."""
         try:
-            task = (
-                backend.tasks.pick(request.seed, request.split)
-                if request.task_id is None
-                else backend.tasks.get(request.task_id)
-            )
+            task = _task_of(backend, request)
         except UnavailableTaskError as error:
             raise Refusal("TASK_UNAVAILABLE", str(error)) from error
         except TaskError as error:
@@ -218,6 +214,21 @@ class Episode:
             "outcome": outcome.model_dump(exclude_none=True),
         }
         self._backend.log.write(event)
+
+
+def _task_of(backend: Backend, request: ResetRequest) -> Task:
+    """Raises `TaskError` and `Refusal`."""
+    if request.task_source is not None:
+        if not backend.settings.user_tasks:
+            raise Refusal(
+                "USER_TASKS_OFF",
+                "this server takes no tasks of its clients: name one of its own by task_id, or start it with"
+                " KERNEL_ENV_USER_TASKS=true",
+            )
+        return user_task(request.task_source)
+    if request.task_id is None:
+        return backend.tasks.pick(request.seed, request.split)
+    return backend.tasks.get(request.task_id)
 
 
 def fresh_state(backend: Backend) -> KernelState:

@@ -30,6 +30,7 @@ Code = Literal[
     "TOO_LARGE",
     "UNAUTHORIZED",
     "UNKNOWN_TYPE",
+    "USER_TASKS_OFF",
     "VALIDATION_ERROR",
 ]
 MESSAGE_CAP = 2000

@@ -14,21 +14,23 @@ from kernel_env.models import Language
 
 from .problem import LANGUAGES
 from .protocol import Refusal, check_keys, echo
+from .task_sources.text import MAX_TEXT_BYTES
 from .tasks import SPLITS
 
 TEXT_CAP = 255
 SEED_MAX = 2**63 - 1
-RESET_KEYS = ("seed", "episode_id", "task_id", "split", "language")
+RESET_KEYS = ("seed", "episode_id", "task_id", "task_source", "split", "language")
 STEP_KEYS = ("code", "metadata")
 
 
 @dataclass(frozen=True)
 class ResetRequest:
-    """`task_id` picks the task where given, else `seed` among the tasks of `split`, else chance."""
+    """`task_source` is the task where given, else `task_id` picks it, else `seed` among `split`, else chance."""
 
     seed: int | None = None
     episode_id: str | None = None
     task_id: str | None = None
+    task_source: str | None = None
     split: str = "train"
     language: Language = "triton"
 
@@ -43,6 +45,7 @@ class ResetRequest:
             seed=seed,
             episode_id=_text(data, "episode_id"),
             task_id=_text(data, "task_id"),
+            task_source=_source(data),
             split=_choice(data, "split", SPLITS, cls.split),
             language=cast(Language, _choice(data, "language", LANGUAGES, cls.language)),
         )
@@ -90,6 +93,17 @@ def _text(data: dict[str, Any], name: str) -> str | None:
     if not isinstance(value, str) or not 0 < len(value) <= TEXT_CAP:
         raise _invalid(name, value, f"a text of 1 to {TEXT_CAP} characters")
     return value
+
+
+def _source(data: dict[str, Any]) -> str | None:
+    source = data.get("task_source")
+    if source is None:
+        return None
+    if data.get("task_id") is not None:
+        raise _invalid("task_source", source, "either this or task_id")
+    if not isinstance(source, str) or not 0 < len(source.encode()) <= MAX_TEXT_BYTES:
+        raise _invalid("task_source", source, f"a task's text of at most {MAX_TEXT_BYTES} bytes")
+    return source
 
 
 def _choice(data: dict[str, Any], name: str, allowed: tuple[str, ...], default: str) -> str:

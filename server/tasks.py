@@ -33,6 +33,7 @@ __all__ = [
     "UnavailableTaskError",
     "UnknownTaskError",
     "split_of",
+    "user_task",
 ]
 
 Split = Literal["train", "eval"]
@@ -181,6 +182,13 @@ class TaskSet:
         if not filled:
             return f"no usable task at all among {len(self._tasks)}; `kernel-env tasks list` says why"
         return f"the split {split!r} holds no usable task of this task set; use {' or '.join(filled)}"
+
+
+def user_task(source: str) -> Task:
+    """A task that a client brings, named after its hash. Raises `BrokenTaskError`, `UnavailableTaskError`."""
+    name = _hex(source)[:16]
+    text = TaskText(id=f"user/{name}", level=0, name=name, source=source, origin="a client")
+    return TaskSet([_task(text)]).get(text.id)
 
 
 def split_of(task_id: str) -> Split:
