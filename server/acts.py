@@ -23,7 +23,7 @@ from pathlib import Path
 
 import torch
 
-from . import kernel
+from . import activity, kernel
 from .strays import collect
 
 LIMIT_S = 30.0
@@ -166,6 +166,19 @@ def _compiles(scratch: str) -> str | None:
     command = [compiler, "-c", "empty.cpp", "-o", "empty.o"]
     done = subprocess.run(command, cwd=scratch, timeout=COMPILE_S, capture_output=True, text=True, check=False)
     return f"the C++ compiler fails: {done.stderr.strip()[-200:]}" if done.returncode else None
+
+
+def records_kernels() -> str | None:
+    """Are the kernels that this process launches known by name?"""
+    if not activity.supported():
+        return "PyTorch was built without CUPTI"
+    device = torch.device("cuda", 0)
+    values = torch.zeros(1024, device=device)
+    with activity.Recorder(device) as recorder:
+        values.add_(1)
+    report = recorder.report(1, lambda name: "")
+    seen = any("add" in str(kernel["name"]).lower() for kernel in report["kernels"])
+    return None if report["complete"] and seen else "CUPTI records no kernels (does another profiler use it?)"
 
 
 def drives_a_device() -> str | None:

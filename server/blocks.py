@@ -11,14 +11,16 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
-from typing import TypeGuard
+from typing import Any, TypeGuard
 
 import torch
+from pydantic import ValidationError
 
 from .laps import Laps
 from .link import CandidateLink, Ended, TwinLink
 from .mailbox import InputSet, Mailbox
 from .outcome import Crashed, WrongOutput
+from .provenance import Record
 from .reference import Reference
 from .trials import expected_outputs, settle
 from .verify import Verifier
@@ -60,6 +62,15 @@ class Blocks:
         """The candidate's calls, and what it claims for each; raises `Ended`."""
         self._make_room()
         return _time(self.candidate, entries, flush, hold, keep=True)
+
+    def record(self, entries: Sequence[InputSet]) -> Record:
+        """What the candidate's calls launch, as its process tells; to be called last."""
+        self._make_room()
+        return _record(self.candidate, entries)
+
+    def control(self, entries: Sequence[InputSet]) -> Record:
+        """The same of the reference's, to see whether launches can be recorded here at all."""
+        return _record(self.twin, entries)
 
     def reference(
         self, entries: Sequence[InputSet], flush: bool = False, hold: int = 0, keep: bool = False
@@ -123,12 +134,27 @@ class Blocks:
 
 
 def _time(link: CandidateLink, entries: Sequence[InputSet], flush: bool, hold: int, keep: bool) -> Laps:
-    sets = [{"inputs": entry.inputs, "outputs": entry.outputs} for entry in entries]
-    reply = link.call("time", sets=sets, flush=flush, hold=hold, keep=keep)
+    reply = _ask(link, entries, flush, hold, keep, record=False)
     laps, host = reply.get("laps"), reply.get("host")
-    if _are_laps(laps, len(sets)) and _are_laps(host, len(sets)):
+    if _are_laps(laps, len(entries)) and _are_laps(host, len(entries)):
         return Laps(laps, host)
     raise link.ended(Crashed(stage="timing", message="the candidate's process reported no timings"))
+
+
+def _record(link: CandidateLink, entries: Sequence[InputSet]) -> Record:
+    reply = _ask(link, entries, flush=False, hold=0, keep=True, record=True)
+    try:
+        return Record.model_validate(reply.get("record"))
+    except ValidationError:
+        message = "the candidate's process told nothing that is a record of its kernels"
+        raise link.ended(Crashed(stage="timing", message=message)) from None
+
+
+def _ask(
+    link: CandidateLink, entries: Sequence[InputSet], flush: bool, hold: int, keep: bool, record: bool
+) -> dict[str, Any]:
+    sets = [{"inputs": entry.inputs, "outputs": entry.outputs} for entry in entries]
+    return link.call("time", sets=sets, flush=flush, hold=hold, keep=keep, record=record)
 
 
 def _are_laps(value: object, count: int) -> TypeGuard[list[float]]:

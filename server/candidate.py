@@ -23,13 +23,16 @@ from typing import Any
 
 import torch
 
-from . import driver, hatches, trace
+from . import driver, hatches, paths, trace
+from .activity import Recorder
+from .census import Census
 from .frames import TRUSTED_CAP, FrameError, Peer
 from .guard import DispatchGuard, GuardViolation
 from .laps import Stopwatch
 from .layers import Plan
 from .layout import Slot, dtype_name, flatten, load, unflatten
 from .memory import Region, open_region
+from .origins import Origins
 from .perturbed import perturbed
 from .preload import CompilerError, triton_errors
 from .random_weights import random_weights
@@ -49,14 +52,17 @@ class OutputError(Exception):
 class Candidate:
     """The submission's side of the link; each `on_*` method answers one request."""
 
-    def __init__(self, peer: Peer, path: str, device: torch.device, guarded: bool) -> None:
+    def __init__(self, peer: Peer, device: torch.device, spec: dict[str, Any]) -> None:
         self._peer = peer
-        self._path = path
+        self._path = f"{spec['source']}/{trace.NAME}"
         self._device = device
         self._guard = DispatchGuard(device, self._tell)
-        self._guarded = guarded
+        self._guarded = guarded = spec["guarded"]
         self._watch: AbstractContextManager[Any] = self._guard if guarded else nullcontext()
+        self._census: Census | None = None
         if guarded:
+            roots = Plan.parse(spec["plan"]).read or paths.readable([])
+            self._census = Census(self._guard.violate, device, spec["scratch"], roots)
             hatches.close(self._guard, device)
         self._stopwatch = Stopwatch(device)
         self._region: Region | None = None
@@ -115,6 +121,7 @@ class Candidate:
     def on_import(self, request: dict[str, Any], fds: list[int]) -> dict[str, Any]:
         with self._models():
             self._module = load_submission(self._path)
+        self._count()
         return {}
 
     def on_construct(self, request: dict[str, Any], fds: list[int]) -> dict[str, Any]:
@@ -127,6 +134,7 @@ class Candidate:
             model = self._module.ModelNew(*arguments)  # type: ignore[union-attr]
             model = model.to(self._device)
             self._model = model
+        self._count()
         problems = self._adopt_state({name: Slot.from_json(slot) for name, slot in request["state"].items()})
         entropy = int.from_bytes(os.urandom(7), "big")
         torch.manual_seed(entropy)
@@ -156,22 +164,41 @@ class Candidate:
     def on_trial(self, request: dict[str, Any], fds: list[int]) -> dict[str, Any]:
         inputs = self._inputs(request["inputs"])
         self._poison(request["outputs"])
-        result = self._forward(inputs)
+        with self._unchanged():
+            result = self._forward(inputs)
         self._deliver(request["outputs"], result)
+        self._count()
         return {}
 
     def on_time(self, request: dict[str, Any], fds: list[int]) -> dict[str, Any]:
         sets = [self._inputs(entry["inputs"]) for entry in request["sets"]]
         slots = [entry["outputs"] for entry in request["sets"]]
         keep = request["keep"]
-        laps = self._stopwatch.laps(
-            lambda index: self._forward(sets[index]),
-            lambda index, result: self._deliver(slots[index], result) if keep else None,
-            range(len(sets)),
-            request["flush"],
-            request["hold"],
-        )
-        return {"laps": laps.device, "host": laps.host}
+        recorder = Recorder(self._device) if request["record"] else nullcontext()
+        with self._unchanged(), recorder:
+            laps = self._stopwatch.laps(
+                lambda index: self._call(sets[index], request["record"]),
+                lambda index, result: self._deliver(slots[index], result) if keep else None,
+                range(len(sets)),
+                request["flush"],
+                request["hold"],
+            )
+        self._count()
+        reply: dict[str, Any] = {"laps": laps.device, "host": laps.host}
+        if isinstance(recorder, Recorder):
+            reply["record"] = self._told(recorder, len(sets))
+        return reply
+
+    def _call(self, inputs: list[Any], recorded: bool) -> Any:
+        if recorded:
+            self._stopwatch.wash()
+        return self._forward(inputs)
+
+    def _told(self, recorder: Recorder, calls: int) -> dict[str, Any]:
+        """The record, with what is known of where each kernel comes from."""
+        modules = self._census.own if self._census else []
+        origins = Origins(recorder.names(), modules, Path(self._path).read_text("utf-8"))
+        return recorder.report(calls, origins.of)
 
     def on_gate(self, request: dict[str, Any], fds: list[int]) -> dict[str, Any]:
         words = Words.open(fds.pop(0))
@@ -184,8 +211,9 @@ class Candidate:
         words = self._words[-1]
         stream = torch.cuda.current_stream(self._device)
         driver.wait_for(stream, words.gate_address, request["value"])
-        for entry in request["sets"]:
-            self._deliver(entry["outputs"], self._forward(self._inputs(entry["inputs"])))
+        with self._unchanged():
+            for entry in request["sets"]:
+                self._deliver(entry["outputs"], self._forward(self._inputs(entry["inputs"])))
         everything = torch.cuda.Event()
         everything.record()
         driver.join(everything, self._device)
@@ -199,6 +227,14 @@ class Candidate:
     def on_drain(self, request: dict[str, Any], fds: list[int]) -> dict[str, Any]:
         """The device is done with what was queued, as it is at the end of any other request."""
         return {}
+
+    def _unchanged(self) -> AbstractContextManager[None]:
+        """Calls of `forward` inside leave the process's settings and threads as they are."""
+        return self._census.unchanged() if self._census else nullcontext()
+
+    def _count(self) -> None:
+        if self._census:
+            self._census.modules()
 
     def _forward(self, inputs: list[Any]) -> Any:
         with torch.no_grad(), self._watch:
@@ -278,10 +314,10 @@ def load_submission(path: str) -> ModuleType:
     return module
 
 
-def build(peer: Peer, path: str, guarded: bool) -> None:
+def build(peer: Peer, spec: dict[str, Any]) -> None:
     """A build child's life: import without a device, and say how it went."""
     os.nice(BUILD_NICENESS)
-    candidate = Candidate(peer, path, torch.device("cpu"), guarded)
+    candidate = Candidate(peer, torch.device("cpu"), spec)
     reply = candidate._attempt(candidate.on_import, {}, [])
     peer.send(reply)
 
@@ -293,13 +329,12 @@ def main(link: int, spec: dict[str, Any], parent: int) -> None:
     confine(spec["scratch"], [link], parent, Plan.parse(spec["plan"]))
     os.environ.update(spec["environment"])
     peer = Peer(socket.socket(fileno=link), TRUSTED_CAP)
-    path = f"{spec['source']}/{trace.NAME}"
     if spec["role"] == "build":
-        build(peer, path, spec["guarded"])
+        build(peer, spec)
         return
     device = torch.device("cuda", 0) if spec["device"] == "cuda" else torch.device("cpu")
     if device.type == "cuda":
         torch.cuda.init()
         torch.zeros(1, device=device)
     peer.send({"hello": True})
-    Candidate(peer, path, device, spec["guarded"]).serve()
+    Candidate(peer, device, spec).serve()

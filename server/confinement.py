@@ -64,7 +64,7 @@ class Confinement:
         self._plan, self.report = Plan.parse(reply["plan"]), Report.parse(reply["layers"])
         if not self._plan.uid:
             os.chmod(self._folder, 0o700)
-        if self._config["sandbox"] == "strict" and (missing := self.report.missing()):
+        if self._config["sandbox"] == "strict" and (missing := self.report.missing(self._config["device"])):
             raise StartRefusedError(f"KERNEL_ENV_SANDBOX=strict, but this machine lacks: {'; '.join(missing)}")
 
     async def _with_uid(self, wish: Plan) -> Plan:

@@ -50,7 +50,7 @@ def feedback(outcome: Outcome) -> str:
     """The text for `outcome`, at most a few thousand characters, ending without a newline."""
     match outcome:
         case Rejected():
-            when = "for what it did when it ran" if outcome.rule == "guard" else "before it ran"
+            when = "for what it did when it ran" if outcome.rule in ("guard", "provenance") else "before it ran"
             return f"Rejected {when} ({outcome.rule}).\n{_capped(outcome.message)}"
         case BuildFailed():
             return f"Did not build.\n{_capped(outcome.message)}"

@@ -2,8 +2,9 @@
 
 In the candidate's process only, and for all of its life: compiling, tracing and capturing the reference's own
 operations; taking dispatch modes or dispatch keys away; new implementations of built-in operators; threads without
-the guard; a tensor's memory in the hands of numpy where that is the device's own. Using one is a violation, having
-it imported is none. Native code finds other ways: this is a layer, not a proof.
+the guard; profilers, which would disturb the record of kernels; a tensor's memory in the hands of numpy where that
+is the device's own. Using one is a violation, having it imported is none. Native code finds other ways: this is a
+layer, not a proof.
 """
 
 from __future__ import annotations
@@ -12,11 +13,14 @@ import _thread
 import sys
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import FrameType, ModuleType
 from typing import Any, NoReturn
 
 import torch
+import torch.autograd.profiler
+import torch.cuda.profiler
 import torch.library
 from torch.utils import _python_dispatch
 
@@ -40,6 +44,15 @@ _DISPATCH = [
 ]
 _MODES = ["_pop_mode", "_push_mode", "_pop_mode_temporarily"]
 _TRACERS = ["trace", "script", "freeze", "optimize_for_inference"]
+_PROFILER = [
+    "_prepare_profiler",
+    "_enable_profiler",
+    "_disable_profiler",
+    "_toggle_collection_dynamic",
+    "_enable_profiler_legacy",
+    "_disable_profiler_legacy",
+    "_kineto_step",
+]
 _MEMORY = ["numpy", "__array__", "tolist", "__dlpack__"]
 # They look at tensors for reasons of their own: printing them, and Triton's interpreter running a kernel.
 _READERS = ("torch._tensor_str", "triton.")
@@ -50,6 +63,7 @@ def close(guard: DispatchGuard, device: torch.device) -> None:
     _forbid_graphs(guard)
     _forbid_dispatch_tricks(guard)
     _forbid_replacing_operators(guard)
+    _forbid_profiling(guard)
     _guard_threads(guard)
     if device.type == "cpu":
         _forbid_host_memory(guard)
@@ -117,6 +131,16 @@ def _forbid_replacing_operators(guard: DispatchGuard) -> None:
         original(self, ns, *args, **kwargs)  # type: ignore[no-untyped-call]
 
     torch.library.Library.__init__ = init  # type: ignore[method-assign]
+
+
+def _forbid_profiling(guard: DispatchGuard) -> None:
+    """A record of what runs is made once, by `activity`; another would end or empty it."""
+    refused = partial(_refuse, guard, advice="times and names of kernels are the evaluator's to take")
+    for name in _PROFILER:
+        for place in (torch._C._autograd, torch.autograd, torch.autograd.profiler):
+            _replace(place, name, refused(f"the profiler ({name})"))
+    for name in ("cudaProfilerStart", "cudaProfilerStop"):
+        _replace(torch.cuda.profiler, name, refused(name))
 
 
 def _is_torch_importing(frame: FrameType | None) -> bool:

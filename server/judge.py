@@ -24,7 +24,8 @@ from typing import Any, TypeVar
 
 import torch
 
-from . import floors, hardware, landlock, peaks, roofline, sandbox
+from . import floors, hardware, kin, landlock, peaks, roofline, sandbox
+from .attribute import attribute
 from .baseline import Baselines
 from .blocks import Blocks
 from .calibration import Calibration, Calibrations
@@ -34,7 +35,7 @@ from .layout import LayoutError
 from .link import CandidateLink, Ended, TwinLink
 from .mailbox import Mailbox
 from .memory import MemoryFault
-from .outcome import ImpossibleTiming, Infrastructure, Outcome, Passed, Roofline, Timing
+from .outcome import ImpossibleTiming, Infrastructure, Outcome, Passed, Rejected, Roofline, Timing
 from .reference import Reference, TaskFault
 from .timing import Contest
 from .trials import planned, run_trials
@@ -115,19 +116,30 @@ class Evaluation:
             self.seeds += [secrets.randbits(62) for _ in families]
             draws = list(zip(self.seeds[1:], families, strict=True))
             run_trials(self._link, reference, mailbox, verifier, draws, note)
+        self._look_round()
         if self._twin is None:
             return Passed(note=INTERPRETED)
         with self._stage("timing"):
             construct(self._twin, reference, mailbox, self._request["build_timeout_s"])
             for link in (self._twin, self._link):
                 link.enter("timing", self._request["timing_timeout_s"])
-            contest = Contest(Blocks(self._link, self._twin, reference, mailbox, verifier))
-            timing: Timing = contest.run(self._request["timing_budget_s"])
+            blocks = Blocks(self._link, self._twin, reference, mailbox, verifier)
+            timing: Timing = Contest(blocks).run(self._request["timing_budget_s"])
+        self._look_round()
         doubt = self._doubt(timing)
         if doubt is not None:
             return doubt
+        if self._request["record"]:
+            with self._stage("provenance"):
+                attribute(blocks, timing)
         timing, note = self._beside_compiled(timing, reference, mailbox, verifier)
         return Passed(timing=timing, roofline=self._roofline, note=note)
+
+    def _look_round(self) -> None:
+        """What the candidate's process has become, seen from outside while it is stopped."""
+        found = kin.problem(self._link.pid) if self._request["guarded"] and self._link.pid else None
+        if found is not None:
+            raise Ended(Rejected(rule="guard", message=found))
 
     def _beside_compiled(
         self, timing: Timing, reference: Reference, mailbox: Mailbox, verifier: Verifier

@@ -94,6 +94,10 @@ class Stopwatch:
         torch.cuda.synchronize(self._device)
         return Laps([start.elapsed_time(end) for start, _, end in laps], host)
 
+    def wash(self) -> None:
+        """A flush that is a fill, where what runs is recorded."""
+        self._flush_buffer().zero_()
+
     def _flush_buffer(self) -> torch.Tensor:
         if self._flush is None:
             cache = torch.cuda.get_device_properties(self._device).L2_cache_size

@@ -25,10 +25,13 @@ LAYERS = {
     "landlock": "the system is read-only, everything else closed",
     "landlock_tcp": "TCP is refused",
     "landlock_scopes": "signals and abstract sockets to others are refused",
+    "provenance": "the kernels that a submission launches are known by name",
     "seccomp": "sockets but local ones, tracing, mounts and other large interfaces are refused",
 }
 NOT_REQUIRED = {"landlock_tcp", "landlock_scopes"}
 """Newer kernels only; seccomp refuses every network, and an own user id every signal to others."""
+ON_CUDA = {"provenance"}
+"""What only a CUDA device can have."""
 SWITCHED_OFF = {"uid", "privileges", "memory", "landlock", "landlock_tcp", "landlock_scopes", "seccomp"}
 """By the mode `off`; the others are how candidates are run at all."""
 
@@ -74,9 +77,10 @@ class Report:
     def active(self, name: str) -> bool:
         return name in self.layers and self.layers[name].state == "active"
 
-    def missing(self) -> list[str]:
+    def missing(self, device: Literal["cuda", "cpu"] = "cpu") -> list[str]:
         """Required layers that are not active, each with its reason."""
-        wanted = [name for name in LAYERS if name not in NOT_REQUIRED and not self.active(name)]
+        spared = NOT_REQUIRED if device == "cuda" else NOT_REQUIRED | ON_CUDA
+        wanted = [name for name in LAYERS if name not in spared and not self.active(name)]
         return [f"{name} ({self.layers[name].why or 'off'})" for name in wanted if name in self.layers]
 
     def json(self) -> dict[str, dict[str, str]]:

@@ -52,7 +52,7 @@ class CandidateLink:
     def __init__(self, peer: Peer, handle: int) -> None:
         self._peer = peer
         self._handle = handle
-        self._pid = _pid(handle)
+        self.pid = _pid(handle)
         self._stage: Where = "compile"
         self._limit_s = HELLO_S
         self._spent_s = 0.0
@@ -141,9 +141,9 @@ class CandidateLink:
     def _signal(self, number: signal.Signals) -> None:
         with suppress(ProcessLookupError):  # the link tells
             signal.pidfd_send_signal(self._handle, number)
-        if self._pid is not None:
+        if self.pid is not None:
             with suppress(ProcessLookupError, PermissionError):
-                os.killpg(self._pid, number)
+                os.killpg(self.pid, number)
 
     def ended(self, outcome: Outcome) -> Ended:
         """To be raised: what happened at the other end, and whose fault that is."""

@@ -63,6 +63,7 @@ class Probe:
         self._basics()
         if self._off:
             self.report.layers |= {name: Layer("off") for name in SWITCHED_OFF}
+            self.report.set("provenance", self._provenance())
             return Plan()
         return self._together(self._each())
 
@@ -104,6 +105,7 @@ class Probe:
                 for name in lost:
                     self.report.set(name, f"with it, what submissions need fails: {first}")
                 self.report.set("memory", attempt(*self._whole(less), *self._looks()))
+                self.report.set("provenance", self._provenance(*self._whole(less)))
                 return less
         raise RuntimeError(f"nothing works in a candidate's process: {first}")
 
@@ -116,6 +118,9 @@ class Probe:
 
     def _device(self) -> list[Act]:
         return [acts.drives_a_device] if self._cuda else []
+
+    def _provenance(self, *confining: Act) -> str | None:
+        return attempt(*confining, acts.records_kernels) if self._cuda else "on a CPU kernels have no names"
 
     def _looks(self) -> list[Act]:
         return [partial(acts.looks_into, pid) for pid in self._ours]

@@ -199,6 +199,8 @@ class Stages:
         message |= {key: self._config[key] for key in JUDGED_BY}
         message |= {limit: budget.limit(self._config[limit]) for limit in STAGE_LIMITS.values()}
         message["left_s"] = budget.left_s
+        message["guarded"] = guarded = request.mode != "audit"
+        message["record"] = guarded and self._processes.confinement.report.active("provenance")
         bound_s = sum(self._config[limit] for limit in STAGE_LIMITS.values()) + JUDGE_MARGIN_S
         if self._config["baseline"] == "compile":
             bound_s += self._config["build_timeout_s"] + self._config["timing_timeout_s"]

@@ -1,0 +1,58 @@
+"""A candidate's process seen from outside: other processes of its, threads, code that it has mapped.
+
+Looked at while its processes are stopped. What the system does not let us see (the maps of another user's process
+without the right to trace it) is not looked at here; `census` sees it from inside.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+THREADS = 64
+THREADS_PER_CORE = 4
+
+
+def problem(pid: int) -> str | None:
+    """What a candidate that has answered must not have, or None."""
+    others = [name for name, own, *kin, state in _processes() if own != pid and pid in kin and state != "Z"]
+    if others:
+        return f"a process was left running ({', '.join(others[:4])}): a kernel runs in this one"
+    threads = _count(f"/proc/{pid}/task")
+    if threads > THREADS + THREADS_PER_CORE * (os.cpu_count() or 1):
+        return f"{threads} threads were left running: end them in the call that starts them"
+    if any(path.startswith("/memfd:") and not path.startswith("/memfd:libffi") for path in _code(pid)):
+        return "code was loaded from memory that is no file: build it with load_inline"
+    return None
+
+
+def _processes() -> Iterable[tuple[str, int, int, int, str]]:
+    """Name, id, parent, session and state."""
+    for folder in Path("/proc").iterdir():
+        if not folder.name.isdecimal():
+            continue
+        try:
+            head, tail = (folder / "stat").read_text().rsplit(")", 1)
+        except OSError:  # it has ended
+            continue
+        state, parent, _, session = tail.split()[:4]
+        yield head.split("(", 1)[1], int(folder.name), int(parent), int(session), state
+
+
+def _count(folder: str) -> int:
+    try:
+        return len(os.listdir(folder))
+    except OSError:
+        return 0
+
+
+def _code(pid: int) -> Iterable[str]:
+    try:
+        lines = Path(f"/proc/{pid}/maps").read_text(errors="replace").splitlines()
+    except OSError:
+        return
+    for line in lines:
+        fields = line.split(maxsplit=5)
+        if len(fields) == 6 and "x" in fields[1]:
+            yield fields[5]
