@@ -12,7 +12,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -99,21 +99,31 @@ class Child:
         return self._process.returncode is None and not self._broken
 
     async def ask(
-        self, message: dict[str, Any], fds: Sequence[int] = (), timeout_s: float | None = None, last: str = ""
+        self,
+        message: dict[str, Any],
+        fds: Sequence[int] = (),
+        timeout_s: float | None = None,
+        last: str = "",
+        hear: Callable[[dict[str, Any]], None] | None = None,
     ) -> dict[str, Any]:
-        """One request and its reply: the first one, or the first with the key `last`.
+        """One request and its reply: the first one, or the first with the key `last`; `hear` gets those before.
 
         A caller that is cancelled leaves; the exchange goes on without it, before any other, so that replies
         always belong to their requests. A process that gives no answer in time is killed; that, like any death,
         is a `FrameError`.
         """
         await self._asking.acquire()
-        exchange = asyncio.create_task(self._exchange(message, [os.dup(fd) for fd in fds], timeout_s, last))
+        exchange = asyncio.create_task(self._exchange(message, [os.dup(fd) for fd in fds], timeout_s, last, hear))
         exchange.add_done_callback(lambda done: done.cancelled() or done.exception())
         return await asyncio.shield(exchange)
 
     async def _exchange(
-        self, message: dict[str, Any], fds: Sequence[int], timeout_s: float | None, last: str
+        self,
+        message: dict[str, Any],
+        fds: Sequence[int],
+        timeout_s: float | None,
+        last: str,
+        hear: Callable[[dict[str, Any]], None] | None,
     ) -> dict[str, Any]:
         whole = False
         try:
@@ -123,6 +133,8 @@ class Child:
                 await self.stream.send(message, fds)
                 reply = await self.stream.receive()
                 while last and last not in reply:
+                    if hear is not None:
+                        hear(reply)
                     reply = await self.stream.receive()
             whole = True
             return reply

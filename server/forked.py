@@ -81,6 +81,10 @@ class Forked:
 
         loop.add_reader(self.handle, note)
 
+    @property
+    def running(self) -> bool:
+        return not self._died.is_set()
+
     def kill(self) -> None:
         with suppress(ProcessLookupError):
             signal.pidfd_send_signal(self.handle, signal.SIGKILL)

@@ -22,6 +22,7 @@ from .confinement import Home
 from .finish import finish
 from .forked import Forked
 from .frames import FrameError
+from .lease import Lease, Turn
 from .outcome import (
     BuildFailed,
     Crashed,
@@ -75,7 +76,7 @@ class Stages:
     def __init__(self, config: dict[str, Any], processes: Processes) -> None:
         self._config = config
         self._processes = processes
-        self._lease = asyncio.Lock()
+        self._lease = Lease()
         self._sketches: dict[str, dict[str, Any]] = {}
         self._builds = asyncio.Semaphore(max(1, (os.cpu_count() or 2) - 2))
 
@@ -91,10 +92,10 @@ class Stages:
                     await self._rehearse(request, home, budget)
             if failed is not None:
                 return Verdict(failed)
-            async with budget.turn(self._lease):
-                verdict = await self._run(request, home, budget)
+            async with self._lease.turn(budget) as turn:
+                verdict = await self._run(request, home, budget, turn)
                 if verdict.outcome.kind == "impossible_timing":
-                    verdict = await self._run(request, home, budget)
+                    verdict = await self._run(request, home, budget, turn)
                 return verdict
 
     async def _check(self, request: EvaluationRequest, budget: Budget) -> Outcome | None:
@@ -166,24 +167,24 @@ class Stages:
             else Raised(stage="compile", message=message)
         )
 
-    async def _run(self, request: EvaluationRequest, home: Home, budget: Budget) -> Verdict:
-        """Candidate and judge together; the lease is held."""
-        with budget.timed("queue"):
-            judge = await self._processes.judge()
-        await self._zygote_ready(budget)
-        async with (
-            self._processes.twins(request) as twins,
-            self._processes.fork("run", request, home) as child,
-        ):
-            asking = asyncio.create_task(self._ask_judge(judge, request, [child, *twins], budget))
-            try:
-                reply = await asyncio.shield(asking)
-            except asyncio.CancelledError:
-                child.kill()
-                await finish(_settle(judge, asking))
-                raise
-            if reply["outcome"]["kind"] == "crashed":
-                await child.ends(ENDING_S)
+    async def _run(self, request: EvaluationRequest, home: Home, budget: Budget, turn: Turn) -> Verdict:
+        """Candidate and judge together, on the device; the candidate's processes stand by until it is free.
+
+        Those that end while standing by, for want of memory for one, are made again.
+        """
+        reply = None
+        while reply is None:
+            await self._zygote_ready(budget)
+            stood_by = not turn.taken
+            async with (
+                self._processes.twins(request) as twins,
+                self._processes.fork("run", request, home) as child,
+            ):
+                await turn.take()
+                children = [child, *twins]
+                if stood_by and not all(each.running for each in children):
+                    continue
+                reply = await self._judged(request, children, budget, turn)
         budget.durations.update(reply["durations"])
         read = Evaluation.model_validate({"outcome": reply["outcome"], "device": self._processes.device})
         outcome = read.outcome
@@ -192,9 +193,30 @@ class Stages:
             outcome = budget.late(outcome, self._config[STAGE_LIMITS[outcome.stage]], own_s)
         return Verdict(_with_status(outcome, child), reply["seeds_digest"], reply["peak_bytes"])
 
-    async def _ask_judge(
-        self, judge: Child, request: EvaluationRequest, children: Sequence[Forked], budget: Budget
+    async def _judged(
+        self, request: EvaluationRequest, children: Sequence[Forked], budget: Budget, turn: Turn
     ) -> dict[str, Any]:
+        """The judge's reply; the first of `children` is the candidate."""
+        with budget.timed("queue"):
+            judge = await self._processes.judge()
+        asking = asyncio.create_task(self._ask_judge(judge, request, children, budget, turn))
+        try:
+            reply = await asyncio.shield(asking)
+        except asyncio.CancelledError:
+            children[0].kill()
+            await finish(_settle(judge, asking))
+            raise
+        if reply["outcome"]["kind"] == "crashed":
+            await children[0].ends(ENDING_S)
+        return reply
+
+    async def _ask_judge(
+        self, judge: Child, request: EvaluationRequest, children: Sequence[Forked], budget: Budget, turn: Turn
+    ) -> dict[str, Any]:
+        def hear(message: dict[str, Any]) -> None:
+            if message.get("stage") == "timing":
+                turn.timing()
+
         message: dict[str, Any] = {"task": request.task.model_dump(), "language": request.language}
         message |= {key: self._config[key] for key in JUDGED_BY}
         message |= {limit: budget.limit(self._config[limit]) for limit in STAGE_LIMITS.values()}
@@ -205,7 +227,7 @@ class Stages:
         if self._config["baseline"] == "compile":
             bound_s += self._config["build_timeout_s"] + self._config["timing_timeout_s"]
         fds = [fd for child in children for fd in (child.link.fileno(), child.handle)]
-        return await judge.ask(message, fds, bound_s, last="outcome")
+        return await judge.ask(message, fds, bound_s, last="outcome", hear=hear)
 
 
 async def _settle(judge: Child, asking: asyncio.Future[dict[str, Any]]) -> None:
