@@ -24,7 +24,7 @@ serve: $(VENV)/.installed
 	$(BIN)/kernel-env serve
 
 test: check $(OLD_OPENENV)/.installed
-	$(BIN)/python -m pytest -n auto --dist loadfile
+	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 
 check lint: $(VENV)/.developed
 	scripts/check $(BIN)

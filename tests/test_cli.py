@@ -143,19 +143,13 @@ def test_eval_on_the_mock_evaluator(task: Path, tmp_path: Path) -> None:
     assert json.loads(refused.stdout)["stage"] == "format"
 
 
-@pytest.mark.slow
 def test_eval_here(task: Path, tmp_path: Path) -> None:
-    where = ("--task", "level1/1_Double", "--tasks", str(task), "--evaluator", "cpu")
-    submission = tmp_path / "submission.py"
-    submission.write_text(RIGHT)
-    done = run("eval", str(submission), *where)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "passed" in done.stdout
-    assert "interpreter" in done.stdout
+    submission = tmp_path / "wrong.py"
     submission.write_text(RIGHT.replace("2.0 + 1.0", "2.0 + 1.5"))
-    done = run("eval", str(submission), *where, "--json")
-    assert done.returncode == 1
-    assert json.loads(done.stdout)["stage"] == "correctness"
+    done = run("eval", str(submission), "--task", "level1/1_Double", "--tasks", str(task), "--evaluator", "cpu")
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "correctness" in done.stdout
+    assert "elements are off" in done.stdout
 
 
 def test_eval_refuses_what_it_cannot_do(tmp_path: Path) -> None:
@@ -178,7 +172,7 @@ def test_demo_on_the_mock_evaluator() -> None:
 
 @pytest.mark.slow
 def test_demo_without_a_compiler(tmp_path: Path) -> None:
-    done = run("demo", timeout=280, KERNEL_ENV_EVALUATOR="cpu", PATH=str(tmp_path))
+    done = run("demo", timeout=280, KERNEL_ENV_EVALUATOR="cpu", KERNEL_ENV_TRIALS="1", PATH=str(tmp_path))
     assert done.returncode == 0, done.stdout + done.stderr
     wrong, right = done.stdout.split("Submission: right")
     assert "elements are off" in wrong

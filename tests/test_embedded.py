@@ -29,6 +29,7 @@ class Reference:
         exec(compile(TASKS.get(task_id).source, task_id, "exec"), self.namespace)
         torch.manual_seed(weights_seed)
         self.model = self.namespace["Model"](*self.namespace["get_init_inputs"]())
+        self._outputs: dict[int, Tensors] = {}
 
     def inputs(self, seed: int) -> list[torch.Tensor]:
         torch.manual_seed(seed)
@@ -38,6 +39,12 @@ class Reference:
         with torch.no_grad():
             output = self.model(*inputs)
         return output if isinstance(output, tuple) else (output,)
+
+    def outputs(self, seed: int) -> Tensors:
+        """For the inputs of this seed, computed once; not to be written to."""
+        if seed not in self._outputs:
+            self._outputs[seed] = self(self.inputs(seed))
+        return self._outputs[seed]
 
 
 def close(got: torch.Tensor, expected: torch.Tensor) -> bool:
@@ -75,7 +82,7 @@ def test_there_are_enough_tasks_on_each_level() -> None:
 
 
 def test_outputs_are_finite_tensors_that_repeat(reference: Reference) -> None:
-    first, second = reference(reference.inputs(1)), reference(reference.inputs(1))
+    first, second = reference.outputs(1), reference(reference.inputs(1))
     assert all(torch.isfinite(tensor.float()).all() for tensor in first)
     assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
 
@@ -91,19 +98,19 @@ def test_inputs_are_not_changed(reference: Reference) -> None:
 def test_answers_without_work_are_wrong(
     reference: Reference, answer: Callable[[torch.Tensor], torch.Tensor]
 ) -> None:
-    for tensor in reference(reference.inputs(1)):
+    for tensor in reference.outputs(1):
         assert not close(answer(tensor), tensor)
 
 
 def test_copies_of_an_input_are_wrong(reference: Reference) -> None:
     inputs = reference.inputs(1)
-    output = reference(inputs)[0]
+    output = reference.outputs(1)[0]
     alike = [tensor for tensor in inputs if tensor.shape == output.shape and tensor.dtype == output.dtype]
     assert not any(close(tensor, output) for tensor in alike)
 
 
 def test_outputs_of_other_inputs_are_wrong(reference: Reference) -> None:
-    for stale, fresh in zip(reference(reference.inputs(1)), reference(reference.inputs(2)), strict=True):
+    for stale, fresh in zip(reference.outputs(1), reference(reference.inputs(2)), strict=True):
         assert not close(stale, fresh)
 
 

@@ -57,7 +57,7 @@ FAULTS = {
     ),
     "syntax error": (vary("def forward(self, x):", "def forward(self, x:"), "compile", "line 20"),
     "no ModelNew": (vary("class ModelNew", "class Model"), "format", "ModelNew"),
-    "endless loop": (in_forward("while True: pass"), "correctness", "10 s"),
+    "endless wait": (in_forward("import time; time.sleep(1000)"), "correctness", "10 s"),
     "segfault": (vary("tl.store(y + row", "tl.store(y + (1 << 44) + row"), "correctness", "SIGSEGV"),
     "exit": (in_forward("import os; os._exit(0)"), "format", "os._exit"),
     "torch.softmax": (returning("torch.softmax(x, 1)"), "format", "softmax"),

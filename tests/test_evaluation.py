@@ -66,7 +66,6 @@ async def test_a_right_kernel_passes_untimed_in_the_interpreter(pool: LocalPool)
         ),
         (vary("class ModelNew", "class Model"), "rejected", "format", "ModelNew"),
         (vary("def forward(self, x):", "def forward(self, x:"), "build_failed", "compile", "line 20"),
-        (in_forward("while True: pass"), "timed_out", "correctness", ""),
         (in_forward("import os; os.kill(os.getpid(), 11)"), "rejected", "format", "os.kill"),
         (returning("torch.softmax(x, 1)"), "rejected", "format", "softmax"),
         (returning("(y + 0)"), "rejected", "format", "add"),
@@ -259,12 +258,13 @@ async def test_autotune_runs_in_the_interpreter(pool: LocalPool) -> None:
     assert (await judge(pool, decorated)).outcome.kind == "passed"
 
 
-@pytest.mark.slow
 async def test_a_compilers_errors_are_passed_on(pool: LocalPool) -> None:
-    code = vary("float top = a[0]", "float top = a[0]  // no semicolon", RIGHT_CPP)
-    wrong = await judge(pool, code.replace(", total = 0.0f;", ""), "cpp")
+    """Without torch's headers, which take a compiler half a minute to read."""
+    code = vary("#include <ATen/Parallel.h>\n", "", RIGHT_CPP)
+    code = code.replace('functions=["softmax"]', 'functions=["softmax"], no_implicit_headers=True')
+    wrong = await judge(pool, code, "cpp")
     assert wrong.outcome.kind == "build_failed"
-    assert "error:" in wrong.outcome.message
+    assert "error: 'torch' does not name a type" in wrong.outcome.message.replace("‘", "'").replace("’", "'")
     assert "-isystem" not in wrong.outcome.message
 
 

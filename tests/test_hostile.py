@@ -21,6 +21,7 @@ from kernel_env.server.outcome import EvaluationRequest, Outcome, TaskSource
 from .processes import alive, cpu_s, descriptors, find, folder_of, until_running
 from .submissions import RIGHT, TASK, in_forward, vary
 
+pytestmark = pytest.mark.slow
 asynchronous = pytest.mark.asyncio(loop_scope="module")
 
 SECRET = "a-token-of-the-server"

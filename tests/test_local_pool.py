@@ -19,7 +19,7 @@ from kernel_env.server.outcome import EvaluationRequest, TaskSource
 from .processes import alive, find, until_running
 from .submissions import RIGHT, TASK, in_forward, vary
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.slow]
 
 ENDLESS = in_forward("while True: pass")
 

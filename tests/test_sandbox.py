@@ -20,9 +20,9 @@ from kernel_env.server.outcome import EvaluationRequest, Outcome, TaskSource
 
 from .processes import alive, descendants, find, folder_of
 from .serving import PLAIN, Server
-from .submissions import RIGHT, RIGHT_CPP, TASK, in_forward, vary
+from .submissions import RIGHT, TASK, in_forward, vary
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.slow]
 
 SECRET = "a-secret-of-the-server"
 needs_landlock = pytest.mark.skipif(landlock.abi() < 1, reason="the kernel has no Landlock")
@@ -79,11 +79,11 @@ async def pool(task_file: Path) -> AsyncIterator[LocalPool]:
         await pool.close()
 
 
-async def judge(pool: LocalPool, code: str, language: str = "triton") -> Outcome:
+async def judge(pool: LocalPool, code: str) -> Outcome:
     request = EvaluationRequest(
         id=os.urandom(8).hex(),
         task=TaskSource(id="user/softmax", source=TASK, hash="0"),
-        language=language,  # type: ignore[arg-type]
+        language="triton",
         code=code,
         budget_s=250.0,
     )
@@ -105,12 +105,6 @@ async def test_every_layer_is_told(pool: LocalPool) -> None:
     assert {layers[name]["state"] for name in always} == {"active"}, layers
     assert (layers["landlock"]["state"] == "active") == (landlock.abi() >= 1), layers
     assert (layers["seccomp"]["state"] == "active") == seccomp.supported(), layers
-
-
-@pytest.mark.slow
-async def test_honest_submissions_pass(pool: LocalPool) -> None:
-    assert (await judge(pool, RIGHT)).kind == "passed"
-    assert (await judge(pool, RIGHT_CPP, "cpp")).kind == "passed"
 
 
 @needs_landlock

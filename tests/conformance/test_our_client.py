@@ -23,6 +23,8 @@ SERVE = ["-m", "kernel_env.cli", "serve", "--port", "{port}", "--evaluator", "mo
 
 Launch = Callable[[list[str], dict[str, str]], str]
 
+pytestmark = pytest.mark.slow
+
 
 class Proxy:
     """Forwards TCP; `cut` breaks every connection, `lose_reply` the one on which the server answers next."""
