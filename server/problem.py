@@ -35,18 +35,23 @@ class PromptError(RuntimeError):
 def problem_text(task: Task, language: str, settings: Settings, device: Device | None) -> str:
     """The problem as Markdown; `device` is None while it is not known. Raises `LanguageError`."""
     check_language(language)
-    rules = _fill("rules", max_code_kib=settings.max_code_bytes // 1024)
+    rules = rules_text(settings)
     judging = "\n".join(
         (
             _device(device),
             *_models(task),
-            _correctness(task, settings, device),
+            correctness_text(task, settings, device),
             _timing(language, device),
             _reward(settings, device),
             _limits(settings),
         )
     )
-    return _fill(language, task_id=task.id, reference=_fenced(task.source), rules=rules, judging=judging)
+    return _fill(language, task_id=task.id, reference=fenced(task.source), rules=rules, judging=judging)
+
+
+def rules_text(settings: Settings) -> str:
+    """What holds for a submission in any language, as Markdown."""
+    return _fill("rules", max_code_kib=settings.max_code_bytes // 1024)
 
 
 def check_language(language: str) -> None:
@@ -70,7 +75,7 @@ def _template(name: str) -> Template:
     return Template((_PROMPTS / f"{name}.md").read_text(encoding="utf-8"))
 
 
-def _fenced(source: str) -> str:
+def fenced(source: str) -> str:
     """A code block whose fence is longer than any run of backticks inside."""
     longest = max((len(run) for run in re.findall(r"`{3,}", source)), default=2)
     fence = "`" * (longest + 1)
@@ -94,7 +99,8 @@ def _device(device: Device | None) -> str:
     return f"- Device: {', '.join(facts)}."
 
 
-def _correctness(task: Task, settings: Settings, device: Device | None) -> str:
+def correctness_text(task: Task, settings: Settings, device: Device | None) -> str:
+    """The item of a Markdown list that says what counts as right."""
     extras = extras_of(task.id, task.source)
     extra = disclosure(extras, settings.atol, settings.rtol)
     trials = f"{settings.trials} trials. Each"

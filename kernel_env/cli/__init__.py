@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import typer
 
-from . import baseline, demo, doctor, eval_run, evaluate, score, serve, tasks
+from . import baseline, demo, doctor, eval_run, evaluate, generate, score, serve, tasks
 
 app = typer.Typer(
     name="kernel-env",
@@ -24,6 +24,8 @@ app.command("eval")(evaluate.evaluate)
 app.command("eval-run")(eval_run.eval_run)
 app.command("score")(score.score)
 app.command("baseline")(baseline.baseline)
+app.command("generate")(generate.generate)
+app.command("generate-and-eval")(generate.generate_and_eval)
 app.command("doctor")(doctor.doctor)
 
 
