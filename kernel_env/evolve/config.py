@@ -73,12 +73,13 @@ class Budget(Section):
 
 
 class Stop(Section):
-    """Ends before the budget does: at a confirmed speedup, a share of the roofline, or after `patience` candidates
-    in a row that brought no new best."""
+    """Ends before the budget does: at a confirmed speedup, a share of the roofline, after `patience` candidates in
+    a row that brought no new best, or `stale` ones that brought no new program."""
 
     target_speedup: Amount | None = None
     roofline: Annotated[float, Field(gt=0.0, le=1.0)] | None = None
     patience: Count | None = None
+    stale: Count | None = 16
 
 
 class Parallel(Section):

@@ -11,7 +11,7 @@ import shutil
 import threading
 from collections import Counter
 from collections.abc import Callable, Coroutine
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,7 @@ from .task import check_form, task_hash
 from .tree import Node
 
 RUNS = Path("runs")
+INTERRUPT_S = 0.2
 
 Watch = Callable[[Run], None]
 
@@ -321,8 +322,16 @@ def _in_a_loop_of_its_own(work: Callable[[], Coroutine[Any, Any, EvolveResult]])
 
     threading.Thread(target=run, name="evolve", daemon=True).start()
     try:
-        return outcome.result()
+        _wait_for(outcome, asyncio.current_task())
     except KeyboardInterrupt:
         loop, task = started.result()
         loop.call_soon_threadsafe(task.cancel)
-        return outcome.result()
+    return outcome.result()
+
+
+def _wait_for(outcome: Future[EvolveResult], outer: asyncio.Task[Any] | None) -> None:
+    """Raises KeyboardInterrupt also where the loop takes an interrupt for itself, by cancelling its task."""
+    while not outcome.done():
+        wait([outcome], timeout=INTERRUPT_S)
+        if outer is not None and outer.cancelling() and not outcome.done():
+            raise KeyboardInterrupt

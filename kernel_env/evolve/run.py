@@ -34,7 +34,7 @@ ANSWER_CAP = 16_384  # tokens of an answer, where a budget needs a cap and the o
 
 @dataclass(frozen=True)
 class Stopped:
-    """Why a run ended: `kind` is "budget", "target", "roofline", "patience", "endpoint", "evaluator" or
+    """Why a run ended: `kind` is "budget", "target", "roofline", "patience", "stale", "endpoint", "evaluator" or
     "interrupted"."""
 
     kind: str
@@ -343,4 +343,7 @@ class Run:
         waited = len(self.tree) - self.tree.best_since
         if stop.patience is not None and waited >= stop.patience:
             return Stopped("patience", f"{waited} candidates in a row brought no new best")
+        stale = len(self.tree) - self.tree.new_since
+        if stop.stale is not None and stale >= stop.stale:
+            return Stopped("stale", f"{stale} candidates in a row brought no program that is new")
         return None

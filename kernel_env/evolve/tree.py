@@ -86,6 +86,7 @@ class Tree:
         self.nodes: list[Node] = []
         self.best: int | None = None
         self.best_since = 0
+        self.new_since = 0
         self._originals: dict[str, int] = {}
         self._children: dict[int, list[int]] = {}
 
@@ -96,6 +97,7 @@ class Tree:
         self.nodes.append(node)
         if node.key is not None and node.duplicate_of is None and node.stage != "infrastructure":
             self._originals.setdefault(node.key, node.id)
+            self.new_since = len(self.nodes)
         if node.parent is not None:
             self._children.setdefault(node.parent, []).append(node.id)
 

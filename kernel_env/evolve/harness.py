@@ -1,0 +1,4 @@
+"""stub"""
+
+
+class EvolveHarness: ...
