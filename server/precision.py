@@ -113,6 +113,8 @@ class Runs:
     def _exact(self, seed: int, family: Family | None) -> list[torch.Tensor] | None:
         inputs = self._reference.inputs(seed, family)
         size = sum(tensor.nbytes for tensor in [*flatten(inputs)[1], *self._reference.state().values()])
+        if self._reference.device.type == "cuda":
+            torch.cuda.empty_cache()
         if WIDER * size > hardware.free_bytes(self._reference.device):
             return None
         started = time.monotonic()

@@ -43,8 +43,8 @@ DISCLOSURE = (
     " zeros of a norm, hold random numbers from their creation on, in `Model` and in `ModelNew`. Besides the"
     " tolerance, each output as a whole must agree with the reference to a few times the reference's own rounding"
     " error: in 32 bits or, for matrix products, convolutions and attention, with operands in TF32. For other"
-    " orders of summation {order:g} of the output's root mean square is added, less where the output hardly varies."
-    " Arithmetic in fewer bits fails."
+    " orders of summation {order:g} of the output's root mean square is added, or less where the output hardly"
+    " varies. Arithmetic in fewer bits fails."
 )
 
 

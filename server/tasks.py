@@ -21,6 +21,7 @@ from .config import Settings
 from .outside import Outside, outside
 from .task_sources import SourceError, TaskError, TaskText, read
 from .task_syntax import fault_of
+from .undecided import undecided
 
 __all__ = [
     "BrokenTaskError",
@@ -67,7 +68,8 @@ class SplitError(TaskError):
 class Task:
     """One task. `hash` is the first 16 hex digits of the sha256 of its text; `fault` says why it is broken.
 
-    `outside` is what it needs beyond this package, None if nothing.
+    `outside` is what it needs beyond this package, None if nothing. `undecided` says why the checks in force leave
+    it out of the splits.
     """
 
     id: str
@@ -79,6 +81,7 @@ class Task:
     split: Split
     fault: str | None = None
     outside: Outside | None = None
+    undecided: str = ""
 
     @property
     def missing(self) -> str | None:
@@ -108,6 +111,8 @@ class TaskSet:
     def load(cls, settings: Settings) -> TaskSet:
         """Read the sources that `settings.tasks` names; raises `SourceError`, `DuplicateTaskError`."""
         tasks = (_task(text) for text in read(settings))
+        if settings.checks == "strict":
+            tasks = (replace(task, undecided=_undecided(task)) for task in tasks)
         # The mock evaluator runs no task, and so lacks nothing.
         return cls(replace(task, outside=None) if settings.evaluator == "mock" else task for task in tasks)
 
@@ -122,10 +127,14 @@ class TaskSet:
         return tuple(self._tasks.values())
 
     def ids(self, split: str | None = None) -> tuple[str, ...]:
-        """Ids of the usable tasks, of one split when given; raises `SplitError` for an unknown split."""
+        """Ids of the usable tasks, of one split when given; raises `SplitError` for an unknown split.
+
+        A task on which nothing can be decided is in no split.
+        """
         if split is not None and split not in SPLITS:
             raise SplitError(f"unknown split {_short(split)}; use one of: {', '.join(SPLITS)}")
-        return tuple(task.id for task in self._tasks.values() if task.usable and split in (None, task.split))
+        usable = [task for task in self._tasks.values() if task.usable]
+        return tuple(task.id for task in usable if split is None or (split == task.split and not task.undecided))
 
     def get(self, task_id: str) -> Task:
         """The usable task of this id; raises `UnavailableTaskError` and what `known` raises."""
@@ -221,6 +230,10 @@ def _task(text: TaskText) -> Task:
         fault=fault,
         outside=None if fault else outside(text.source),
     )
+
+
+def _undecided(task: Task) -> str:
+    return "" if task.fault else undecided(task.id, task.source)
 
 
 def _natural(task: Task) -> tuple[int, str, int, str, str]:

@@ -1,6 +1,7 @@
 """`kernel-env tasks audit`: each task's reference against itself on this machine's device.
 
-Status 0 only if every audited task passed.
+Status 0 only if every audited task passed. With `--mutants`, wrong answers instead of the reference itself, see
+`mutants`.
 """
 
 from __future__ import annotations
@@ -10,11 +11,13 @@ import dataclasses
 import json
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .console import err, fail, load_tasks, out, progress, settings_from
+from .console import USAGE, err, fail, load_tasks, out, progress, settings_from
+from .mutants import audit_mutants
 
 if TYPE_CHECKING:
     from kernel_env.server.audit import Row, Summary
@@ -33,13 +36,23 @@ def audit(
     evaluator: Annotated[str | None, typer.Option(help="auto, gpu or cpu [KERNEL_ENV_EVALUATOR].")] = None,
     sources: Annotated[str | None, typer.Option("--tasks", help="Task sources [KERNEL_ENV_TASKS].")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+    mutants: Annotated[
+        bool, typer.Option("--mutants", help="Which wrong answers allclose, standard and strict checks accept.")
+    ] = False,
+    resume: Annotated[
+        Path | None, typer.Option(help="With --mutants: rows are kept here, and tasks that have one are skipped.")
+    ] = None,
 ) -> None:
     """Run each reference against itself through the whole path: verdict, speedup, spread, memory, seconds."""
+    if resume is not None and not mutants:
+        fail("--resume goes with --mutants", USAGE)
     settings = settings_from({"KERNEL_ENV_EVALUATOR": evaluator, "KERNEL_ENV_TASKS": sources})
     if settings.evaluator == "mock":
         fail("the mock evaluator runs nothing; use auto, gpu or cpu")
     tasks = load_tasks(settings)
     chosen = _chosen(tasks, ids, level)
+    if mutants:
+        raise typer.Exit(audit_mutants(settings, chosen, resume, as_json))
     rows = asyncio.run(_audit(settings, chosen, as_json))
     raise typer.Exit(0 if all(row.verdict == "passed" for row in rows) else 1)
 

@@ -90,5 +90,7 @@ def _note(task: Task) -> Text:
         return Text(task.fault, style="red")
     if task.missing:
         return Text(f"unavailable: {task.missing}", style="yellow")
+    if task.undecided:
+        return Text(f"in no split under strict checks: {task.undecided}", style="yellow")
     weights = task.outside.weights if task.outside else None
     return Text(f"{weights} weights" if weights else "", style="dim")
