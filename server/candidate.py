@@ -15,8 +15,8 @@ import pickle
 import random
 import socket
 import sys
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -228,16 +228,18 @@ class Candidate:
         """The device is done with what was queued, as it is at the end of any other request."""
         return {}
 
-    def _unchanged(self) -> AbstractContextManager[None]:
+    @contextmanager
+    def _unchanged(self) -> Iterator[None]:
         """Calls of `forward` inside leave the process's settings and threads as they are."""
-        return self._census.unchanged() if self._census else nullcontext()
+        with torch.no_grad(), self._census.unchanged() if self._census else nullcontext():
+            yield
 
     def _count(self) -> None:
         if self._census:
             self._census.modules()
 
     def _forward(self, inputs: list[Any]) -> Any:
-        with torch.no_grad(), self._watch:
+        with self._watch:
             return self._model(*inputs)
 
     def _inputs(self, description: dict[str, Any]) -> list[Any]:
@@ -318,6 +320,7 @@ def build(peer: Peer, spec: dict[str, Any]) -> None:
     """A build child's life: import without a device, and say how it went."""
     os.nice(BUILD_NICENESS)
     candidate = Candidate(peer, torch.device("cpu"), spec)
+    peer.send({"hello": True})
     reply = candidate._attempt(candidate.on_import, {}, [])
     peer.send(reply)
 
@@ -336,5 +339,6 @@ def main(link: int, spec: dict[str, Any], parent: int) -> None:
     if device.type == "cuda":
         torch.cuda.init()
         torch.zeros(1, device=device)
+    ready = Candidate(peer, device, spec)
     peer.send({"hello": True})
-    Candidate(peer, device, spec).serve()
+    ready.serve()

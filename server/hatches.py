@@ -2,14 +2,17 @@
 
 In the candidate's process only, and for all of its life: compiling, tracing and capturing the reference's own
 operations; taking dispatch modes or dispatch keys away; new implementations of built-in operators; threads without
-the guard; profilers, which would disturb the record of kernels; a tensor's memory in the hands of numpy where that
-is the device's own. Using one is a violation, having it imported is none. Native code finds other ways: this is a
-layer, not a proof.
+the guard; foreign functions through ctypes; profilers, which would disturb the record of kernels; a tensor's
+memory in the hands of numpy where that is the device's own. Using one is a violation, having it imported is none.
+Native code finds other ways: this is a layer, not a proof.
 """
 
 from __future__ import annotations
 
+import _ctypes  # noqa: F401
 import _thread
+import ctypes  # noqa: F401
+import os
 import sys
 import threading
 from collections.abc import Callable
@@ -27,6 +30,9 @@ from torch.utils import _python_dispatch
 from .guard import BUILTIN_SPACES, DispatchGuard
 
 _LIBRARY_FOLDER = str(Path(torch.__file__).parent)
+_LIBRARIES = tuple(
+    f"{folder}/" for folder in (Path(os.__file__).parent, Path(torch.__file__).parents[1], Path(__file__).parent)
+)
 _DISPATCH = [
     "_DisableTorchDispatch",
     "_DisablePythonDispatcher",
@@ -64,6 +70,7 @@ def close(guard: DispatchGuard, device: torch.device) -> None:
     _forbid_dispatch_tricks(guard)
     _forbid_replacing_operators(guard)
     _forbid_profiling(guard)
+    _forbid_foreign_functions(guard)
     _guard_threads(guard)
     if device.type == "cpu":
         _forbid_host_memory(guard)
@@ -139,8 +146,30 @@ def _forbid_profiling(guard: DispatchGuard) -> None:
     for name in _PROFILER:
         for place in (torch._C._autograd, torch.autograd, torch.autograd.profiler):
             _replace(place, name, refused(f"the profiler ({name})"))
-    for name in ("cudaProfilerStart", "cudaProfilerStop"):
-        _replace(torch.cuda.profiler, name, refused(name))
+    for name in ("start", "stop"):
+        _replace(torch.cuda.profiler, name, refused(f"torch.cuda.profiler.{name}"))
+
+
+class _Foreign(ModuleType):
+    """A module in the place of ctypes: libraries find in it what they need, a submission a refusal."""
+
+    def __init__(self, guard: DispatchGuard, original: ModuleType) -> None:
+        super().__init__(original.__name__)
+        ModuleType.__getattribute__(self, "__dict__").update(refused_by=guard, original=original)
+
+    def __getattribute__(self, name: str) -> Any:
+        own = ModuleType.__getattribute__(self, "__dict__")
+        if not name.startswith("__") and not sys._getframe(1).f_code.co_filename.startswith(_LIBRARIES):
+            own["refused_by"].violate(
+                f"{own['original'].__name__} is not allowed: build native code by load_inline"
+            )
+        return getattr(own["original"], name)
+
+
+def _forbid_foreign_functions(guard: DispatchGuard) -> None:
+    """Functions of libraries that are in the process anyway, BLAS above all, are a word away otherwise."""
+    for name in ("ctypes", "_ctypes"):
+        sys.modules[name] = _Foreign(guard, sys.modules[name])
 
 
 def _is_torch_importing(frame: FrameType | None) -> bool:

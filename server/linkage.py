@@ -21,7 +21,7 @@ _LOOKUPS = words("findSchema findSchemaOrThrow findOp callBoxed redispatchBoxed"
 
 _VENDOR = re.compile(
     r"(?:lib)?(?:cublas|cudnn|cufft|cusolver|cusparse|cutensor)\w*(?:\.so[.\d]*)?$"
-    r"|lib(?:mkl|dnnl|onednn|openblas|blas|lapack)\w*\.so[.\d]*$|(?:mkl|cblas|LAPACKE|dnnl)_\w+$|[sdcz]gemm_$"
+    r"|lib(?:mkl|dnnl|onednn|openblas|blas|lapack)\w*\.so[.\d]*$|(?:scipy_)?(?:mkl|cblas|LAPACKE|dnnl)_\w+$|[sdcz]gemm_$"
 )
 _SYSTEM = re.compile(
     r"(?:dlopen|dlmopen|dlv?sym|system|popen|v?fork|exec[lv]p?e?|fexecve|posix_spawnp?|ptrace|process_vm_\w+"

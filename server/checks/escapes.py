@@ -34,6 +34,21 @@ _OVERRIDES = words(
     _DisableTorchDispatch _pop_mode _push_mode DisableTorchFunction DisableTorchFunctionSubclass
     """
 )
+# What the evaluator calls on a model, and what runs behind its back: no kernel needs to change them.
+_HOOKS = {
+    "__del__": "runs at a time of its own: do the work in forward",
+    "__deepcopy__": "changes what a copy of the model is",
+    "__copy__": "changes what a copy of the model is",
+    "__getstate__": "changes what a copy of the model is",
+    "__setstate__": "changes what a copy of the model is",
+    "__reduce__": "runs code where an object is read",
+    "__reduce_ex__": "runs code where an object is read",
+    "__getattribute__": "changes what the model's attributes are",
+    "state_dict": "hides the weights, which are filled through it",
+    "load_state_dict": "is never called: weights are filled in place, derive others from them in __init__",
+    "_load_from_state_dict": "is never called: weights are filled in place, derive others from them in __init__",
+    "_save_to_state_dict": "hides the weights, which are filled through it",
+}
 _TENSORS = frozenset(
     ("torch.Tensor", "torch._tensor.Tensor", "torch.nn.Parameter", "torch.nn.parameter.Parameter")
 )
@@ -58,6 +73,8 @@ def escapes(program: Program) -> Iterator[Finding]:
                     yield from _class(node, scope)
                 case ast.FunctionDef(name=name) if name in _OVERRIDES:
                     yield Finding(node.lineno, "tensor-subclass", f"`{name}` changes what tensors do")
+                case ast.FunctionDef(name=name) if name in _HOOKS and isinstance(scope.node, ast.ClassDef):
+                    yield Finding(node.lineno, "override", f"`{name}` {_HOOKS[name]}")
                 case _:
                     pass
 

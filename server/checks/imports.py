@@ -32,7 +32,12 @@ _COMPILER = "compiles or traces PyTorch's own operations: write the kernel yours
 _DISPATCH = "reaches into PyTorch's dispatcher: call PyTorch through its public interface"
 _LOADER = "loads code or data from elsewhere: a submission is self-contained"
 _PROCESSES = "starts or joins other processes: a kernel runs in this one"
+_PROFILER = "disturbs the record of kernels that the evaluator makes: a kernel has no use for it"
 _FORBIDDEN = {
+    "torch.profiler": ("profiler", _PROFILER),
+    "torch.autograd.profiler": ("profiler", _PROFILER),
+    "torch.cuda.profiler": ("profiler", _PROFILER),
+    "torch.cuda.cudart": ("profiler", _PROFILER),
     "torch.compile": ("compiler", _COMPILER),
     "torch.compiler": ("compiler", _COMPILER),
     "torch.jit": ("compiler", _COMPILER),

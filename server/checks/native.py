@@ -44,6 +44,7 @@ _HITS_CAP = 20
 _COMPUTES = "computes in PyTorch: compute it in your own kernel"
 _DISPATCH = "works round PyTorch's dispatcher: not allowed"
 _LIBRARY = "is a vendor library: write the kernel yourself"
+_WHOLE = "is a library's whole operation: write the kernel yourself (its block- and warp-level parts are fine)"
 _SYSTEM = "reaches beyond the kernel into the system: not allowed"
 _PYTHON = "calls back into Python: do the work in C++ or CUDA"
 _PATTERNS = (
@@ -64,6 +65,15 @@ _PATTERNS = (
             r"|\b[sdcz]gemm_\b|\bgetCurrentCUDA(?:Blas|Sparse|Solver)\w{0,40}"
             r"|\bcutlass\s{0,4}(?:::|/)\s{0,4}\w{1,40}\s{0,4}(?:::|/)\s{0,4}device\b",
             re.IGNORECASE,
+        ),
+    ),
+    (
+        "native-library",
+        _WHOLE,
+        re.compile(
+            r"\bcub\s{0,4}::\s{0,4}Device[A-Z]\w{0,40}"
+            r"|\bthrust\s{0,4}::\s{0,4}(?:(?:stable_)?sort|reduce|transform|(?:in|ex)clusive_scan|inner_product"
+            r"|count|copy_if|unique|partition|min_element|max_element|minmax_element)\w{0,20}(?=\s{0,4}[(<])"
         ),
     ),
     (
