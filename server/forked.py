@@ -22,6 +22,7 @@ from .frames import CANDIDATE_CAP, FrameError, Stream
 
 OUTPUT_CAP = 16 << 10
 ANSWER_S = 20.0
+SAID_S = 0.5
 
 
 class Output:
@@ -58,7 +59,8 @@ class Forked:
     """A running child. `status` is set once it is reaped: exit code, or minus the signal.
 
     `left`: processes of it that could not be ended.
-    `ended` is False for one that had to be ended though it had cut its link.
+    `ended` is False for one that had to be ended though it had cut its link. `greeted`: it has said that it is set
+    up; whatever happens to it before is no fault of the submission's.
     """
 
     pid: int
@@ -69,6 +71,7 @@ class Forked:
     strays: int = 0
     left: int = 0
     ended: bool = True
+    greeted: bool = False
     _died: asyncio.Event = field(default_factory=asyncio.Event)
 
     def watch(self) -> None:
@@ -97,15 +100,17 @@ class Forked:
         return self.ended
 
     async def reply(self, timeout_s: float) -> dict[str, Any]:
-        """The child's first frame; `FrameError` when it dies before, `TimeoutError` past the bound."""
+        """The child's first frame but a hello; `FrameError` when it dies before, `TimeoutError` past the bound."""
         stream = await Stream.adopt(self.link.dup(), CANDIDATE_CAP)
-        frame = asyncio.ensure_future(stream.receive())
+        frame = asyncio.ensure_future(self._answer(stream))
         death = asyncio.ensure_future(self._died.wait())
         try:
             done, _ = await asyncio.wait({frame, death}, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
             if not done:
                 raise TimeoutError
             if frame not in done:
+                await asyncio.wait({frame}, timeout=SAID_S)  # what it had said may still lie in the link
+            if not frame.done():
                 raise FrameError("the child's process ended")
             return frame.result()
         finally:
@@ -113,6 +118,11 @@ class Forked:
                 task.cancel()
             await asyncio.gather(frame, death, return_exceptions=True)
             await stream.close()
+
+    async def _answer(self, stream: Stream) -> dict[str, Any]:
+        while "hello" in (frame := await stream.receive()):
+            self.greeted = True
+        return frame
 
 
 @asynccontextmanager

@@ -44,6 +44,7 @@ REHEARSAL_S = 30.0
 SKETCHES = 512
 CANCEL_S = 15.0
 CUT = "The submission cut its process's link to the evaluator: leave descriptors alone that you did not open."
+NOT_SET_UP = "the process that builds a submission could not be set up"
 STAGE_LIMITS = {
     "compile": "build_timeout_s",
     "correctness": "correctness_timeout_s",
@@ -120,7 +121,7 @@ class Stages:
                 end = TimedOut(stage="compile", seconds=limit_s, message="while importing the submission")
                 outcome = budget.late(end, stage_s, limit_s)
             except FrameError:
-                outcome = Crashed(stage="compile")
+                outcome = Crashed(stage="compile") if child.greeted else Infrastructure(message=NOT_SET_UP)
                 await child.ends(ENDING_S)
         return _with_status(outcome, child) if outcome else None
 

@@ -96,6 +96,18 @@ async def test_an_evaluation_cancelled_twice_leaves_the_judge_in_step(worker: Wo
     assert find("server.judge") == judging
 
 
+async def test_a_candidate_that_could_not_be_set_up_is_our_fault(
+    worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = worker.processes._spec
+    with monkeypatch.context() as patch:
+        patch.setattr(worker.processes, "_spec", lambda *given: spec(*given) | {"scratch": "/no/such/folder"})
+        outcome = (await worker.evaluate(request(RIGHT), 0.0)).outcome
+    assert outcome.kind == "infrastructure", outcome
+    assert "could not be set up" in outcome.message
+    assert (await worker.evaluate(request(RIGHT), 0.0)).outcome.kind == "passed"
+
+
 async def test_work_is_finished_before_a_cancellation_is_passed_on() -> None:
     steps = []
 
