@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import typer
 
-from . import baseline, demo, doctor, eval_run, evaluate, generate, score, serve, tasks
+from . import baseline, demo, doctor, eval_run, evaluate, generate, report, score, serve, tasks
 
 app = typer.Typer(
     name="kernel-env",
@@ -26,6 +26,8 @@ app.command("score")(score.score)
 app.command("baseline")(baseline.baseline)
 app.command("generate")(generate.generate)
 app.command("generate-and-eval")(generate.generate_and_eval)
+app.command("report")(report.report)
+app.command("export")(report.export)
 app.command("doctor")(doctor.doctor)
 
 

@@ -55,8 +55,14 @@ def _folder(folder: Path, level: int | None) -> list[Attempt]:
 
 
 def _with_code(attempt: Attempt, texts: dict[Sample, Path]) -> Attempt:
-    file = texts.get(Sample(attempt.level, attempt.problem, attempt.number))
-    return replace(attempt, code=file.read_text(errors="replace")) if file else attempt
+    """With its prompt, too, where `generate` left it."""
+    sample = Sample(attempt.level, attempt.problem, attempt.number)
+    file = texts.get(sample)
+    if file is None:
+        return attempt
+    asked = file.with_name(f"{sample.stem}_prompt.txt")
+    problem = asked.read_text(errors="replace") if asked.is_file() else ""
+    return replace(attempt, code=file.read_text(errors="replace"), problem_text=problem)
 
 
 def _results(file: Path, level: int | None) -> list[Attempt]:
