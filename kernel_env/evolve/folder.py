@@ -27,7 +27,7 @@ class RunFolder:
     def __init__(self, path: Path, redact: Redactor, resume: bool) -> None:
         """Raises `RunFolderError` where the folder holds a run and `resume` is not set, or the other way round."""
         self.path = path
-        self._redact = redact
+        self.redact = redact
         known = (path / JOURNAL).is_file() and (path / JOURNAL).stat().st_size > 0
         if known and not resume:
             raise RunFolderError(f"{path} holds a run already: resume it, or name another folder")
@@ -47,14 +47,14 @@ class RunFolder:
         self.journal.close()
 
     def write_config(self, config: dict[str, Any]) -> None:
-        self.write("config.yaml", yaml.safe_dump(self._redact.deep(config), sort_keys=False))
+        self.write("config.yaml", yaml.safe_dump(self.redact.deep(config), sort_keys=False))
 
     def write_candidate(self, node: int, code: str) -> None:
-        self.write(f"candidates/{node:04}.py", self._redact(code))
+        self.write(f"candidates/{node:04}.py", self.redact(code))
 
     def write_best(self, code: str, facts: dict[str, Any]) -> None:
-        self.write("best.py", self._redact(code))
-        self.write("best.json", json.dumps(self._redact.deep(facts), indent=2, allow_nan=False) + "\n")
+        self.write("best.py", self.redact(code))
+        self.write("best.json", json.dumps(self.redact.deep(facts), indent=2, allow_nan=False) + "\n")
 
     def write(self, name: str, text: str) -> None:
         """Replace a file as a whole."""

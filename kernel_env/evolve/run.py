@@ -12,7 +12,7 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from .bench import Bench
 from .budget import Ledger, Spend
@@ -204,6 +204,8 @@ class Run:
                 )
             finally:
                 self.doing["asking"] -= 1
+        # Secrets go before anything is made of the answer: a resumed run works with what was saved.
+        reply = replace(reply, text=self._folder.redact(reply.text))
         self._folder.journal.write(
             "answer", durable=True, node=number, digest=digest(messages), messages=messages, reply=reply.to_dict()
         )
