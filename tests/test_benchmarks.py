@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -14,7 +15,9 @@ from benchmarks import agreement, honest_kernels, repeatability
 from benchmarks.busy import busy
 from benchmarks.cases import KERNELBENCH, cases
 from benchmarks.evaluations import Result
+from benchmarks.mix import SHARES, Submission, spoiled
 from benchmarks.tables import digits, percent, table
+from kernel_env.server.checks import check
 from kernel_env.server.outcome import Device
 
 from .kernels import FOLDER, kernels
@@ -283,3 +286,26 @@ def test_numbers_in_tables() -> None:
     assert shown == ["-", "0.000", "0.004123", "1.988", "37.50", "12346"]
     assert percent(0.01234) == "1.23"
     assert table(["a", "bb"], [["ccc", "d"]]) == "a    bb\nccc   d"
+
+
+def test_throughput(tmp_path: Path) -> None:
+    report = tmp_path / "report.json"
+    options = "--evaluator", "mock", "--sessions", "3", "--seconds", "0.5", "--json", str(report)
+    done = command("throughput", *options)
+    assert done.returncode == 0, done.stdout + done.stderr
+    idle, right, mix = json.loads(report.read_text())["loads"]
+    assert [load["sessions"] for load in (idle, right, mix)] == [1, 3, 3]
+    assert len(idle["steps"]) == 1
+    assert {step["stage"] for step in right["steps"]} == {"passed"}
+    for step in mix["steps"]:
+        assert (step["stage"] == "format") == (step["submission"]["kind"] == "refused")
+        assert step["durations"].keys() >= {"queue", "checks"}
+
+
+def test_every_honest_kernel_can_be_spoiled() -> None:
+    for kernel in kernels():
+        honest = Submission(kernel.task_id, kernel.language, "right", kernel.code)
+        texts = {kind: spoiled(honest, kind, Random(0)).code for kind in SHARES}
+        assert len(set(texts.values())) == len(SHARES), kernel
+        found = {kind for kind, text in texts.items() if check(text, kernel.language, 1 << 20)}
+        assert found == {"refused"}, kernel
