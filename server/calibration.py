@@ -19,6 +19,8 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import torch
+
 from . import domain, strict, varied
 from .agreement import Deviation
 from .domain import Domain
@@ -99,7 +101,7 @@ def calibrate(reference: Reference, source: str) -> Calibration:
             continue
         try:
             here = runs.on(family)
-        except TaskFault:  # outside the task's domain
+        except (TaskFault, torch.OutOfMemoryError):  # outside the task's domain, or of this device's memory
             continue
         if here.finite and any(each is None or each.telling for each in _allowances(here, runs)):
             families.append(family)

@@ -29,7 +29,8 @@ _PRODUCTS = (
     "convolution_overrideable",
     "mkldnn_rnn_layer",
     "_cudnn_rnn",
-    "_mps_convolution",
+    "_native_multi_head_attention",
+    "_transformer_encoder_layer_fwd",
 )
 _ATTENTION = "_scaled_dot_product"
 
