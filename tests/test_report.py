@@ -1,4 +1,4 @@
-"""`kernel-env report` and `export`: pages and training data from logs and run directories, whatever models wrote."""
+"""`kernel-env report` and `export`: pages and training data from logs and run directories."""
 
 from __future__ import annotations
 

@@ -20,7 +20,6 @@ from .console import USAGE, fail, leave_gradio_out, load_tasks, out, progress, s
 if TYPE_CHECKING:
     from kernel_env.server.config import Settings
     from kernel_env.server.outcome import EvaluationRequest
-    from kernel_env.server.pool import Pool
 
 LANGUAGES = ("triton", "cuda", "cpp")
 READY_S = 300.0
@@ -130,12 +129,10 @@ def _evaluate_here(options: dict[str, str | None], code: str, task_id: str, lang
 
 
 async def _run(settings: Settings, request: EvaluationRequest) -> Verdict:
-    from kernel_env.server.feedback import feedback
-    from kernel_env.server.observation import numbers
-    from kernel_env.server.outcome import Passed
-    from kernel_env.server.reward import reward
+    from kernel_env.toolkit.evaluators import pool as pool_of
+    from kernel_env.toolkit.evaluators import shown
 
-    pool = _pool(settings)
+    pool = pool_of(settings)
     try:
         with progress("Starting a worker"):
             await pool.start()
@@ -145,23 +142,9 @@ async def _run(settings: Settings, request: EvaluationRequest) -> Verdict:
             evaluation = await pool.evaluate(request)
     finally:
         await pool.close()
-    outcome = evaluation.outcome
     return {
-        "task_id": request.task.id,
-        "language": request.language,
-        "stage": outcome.stage,
-        "feedback": feedback(outcome),
-        "correct": isinstance(outcome, Passed),
-        "reward": reward(outcome, settings.reward),
         **dict.fromkeys(("speedup", "runtime_ms", "ref_runtime_ms")),
-        **numbers(outcome),
+        **shown(evaluation, request.task.id, request.language, settings),
         "mock": evaluation.device.kind == "mock",
         "metadata": evaluation.model_dump(exclude={"outcome"}),
     }
-
-
-def _pool(settings: Settings) -> Pool:
-    from kernel_env.server.local import LocalPool
-    from kernel_env.server.mock import MockPool
-
-    return MockPool(settings) if settings.evaluator == "mock" else LocalPool(settings)

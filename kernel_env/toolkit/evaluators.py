@@ -105,14 +105,22 @@ class LocalEvaluator:
 
 def verdict(evaluation: Evaluation, task_id: str, language: str, settings: Settings) -> Verdict:
     """What an episode of one step would have shown. Raises `Fault`."""
-    from kernel_env.server.feedback import feedback
-    from kernel_env.server.observation import facts, numbers
-    from kernel_env.server.outcome import Infrastructure, Passed
-    from kernel_env.server.reward import reward
+    from kernel_env.server.outcome import Infrastructure
 
     outcome = evaluation.outcome
     if isinstance(outcome, Infrastructure):
         raise Fault(outcome.message, again=not outcome.task)
+    return shown(evaluation, task_id, language, settings)
+
+
+def shown(evaluation: Evaluation, task_id: str, language: str, settings: Settings) -> Verdict:
+    """The same, faults of the environment included."""
+    from kernel_env.server.feedback import feedback
+    from kernel_env.server.observation import facts, numbers
+    from kernel_env.server.outcome import Passed
+    from kernel_env.server.reward import reward
+
+    outcome = evaluation.outcome
     return {
         "task_id": task_id,
         "language": language,
