@@ -23,7 +23,7 @@ from pathlib import Path
 
 import torch
 
-from . import activity, kernel
+from . import activity, kernel, sandbox
 from .strays import collect
 
 LIMIT_S = 30.0
@@ -128,6 +128,9 @@ def is_limited() -> str | None:
         os.ftruncate(fd, resource.getrlimit(resource.RLIMIT_FSIZE)[0] + 1)
         return "a file beyond the limit was possible"
     os.unlink("large")
+    with open("/proc/self/oom_score_adj", encoding="ascii") as file:
+        if file.read().strip() != sandbox.FIRST_TO_GO:
+            return "the kernel may end the server before it where memory runs out"
     return None
 
 

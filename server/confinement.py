@@ -1,7 +1,7 @@
 """What a worker's candidates are confined to: found out once by probing, then given with every fork.
 
 `Home` is a submission's own: a scratch folder and, where the machine allows it, a user id. A home's end removes
-the folder; its id goes round again only if nothing of it was left running.
+the folder and named shared memory; its id goes round again only if nothing of it was left running.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class Confinement:
         try:
             yield home
         finally:
-            await finish(asyncio.to_thread(remove, home.scratch))
+            await finish(asyncio.to_thread(_remove_all_of, home))
             if block and not home.lost:
                 block.give_back(home.uid)
 
@@ -151,6 +151,14 @@ class Confinement:
         if self._block is not None:
             self._block.close()
             self._block = None
+
+
+def _remove_all_of(home: Home) -> None:
+    """Its folder and, where it has a user id, the shared memory that it has given a name. Blocking."""
+    remove(home.scratch)
+    if home.uid:
+        for path in identity.belongings(nodes.SHARED_MEMORY, home.uid):
+            remove(path)
 
 
 def _protected(ours: Sequence[int]) -> tuple[int, ...]:

@@ -131,6 +131,22 @@ def show(path: str, uid: int) -> None:
         os.chmod(folder, 0o750)
 
 
+def belongings(folder: str, uid: int) -> list[str]:
+    """What this user owns in a folder, by path."""
+    try:
+        entries = list(os.scandir(folder))
+    except FileNotFoundError:
+        return []
+    return [entry.path for entry in entries if _owner(entry) == uid]
+
+
+def _owner(entry: os.DirEntry[str]) -> int:
+    try:
+        return entry.stat(follow_symlinks=False).st_uid
+    except FileNotFoundError:
+        return -1
+
+
 def end_all(uid: int, helper: int) -> int:
     """Kill every process of a user until none is seen; how many are left after `END_S`. Blocking.
 

@@ -16,7 +16,7 @@ State = Literal["active", "unavailable", "off"]
 LAYERS = {
     "uid": "a user id of the submission's own",
     "privileges": "no capability left, none to be gained",
-    "limits": "processes, file size, open files, no core dumps",
+    "limits": "processes, file size, open files, no core dumps, first to go where memory runs out",
     "environment": "rebuilt from an allow-list",
     "scratch": "a private folder, removed afterwards",
     "death_signal": "the kernel ends a candidate with what forked it",

@@ -6,7 +6,8 @@ import re
 from pathlib import Path
 
 PLAIN = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
-SHARED = ("/dev/shm", "/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools", "/dev/nvidia-caps")
+SHARED_MEMORY = "/dev/shm"
+SHARED = (SHARED_MEMORY, "/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools", "/dev/nvidia-caps")
 _DRIVER = Path("/proc/driver/nvidia/gpus")
 
 

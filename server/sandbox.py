@@ -33,6 +33,7 @@ FILE_BYTES = 2 << 30
 OPEN_FILES = 4096
 PROCESSES = 512
 PROCESSES_PER_CORE = 4
+FIRST_TO_GO = "1000"  # the kernel's highest: where memory runs out, a candidate ends before anything of ours
 
 KEPT_ENVIRONMENT = [
     "PATH",
@@ -127,6 +128,8 @@ def limit() -> None:
     _limit(resource.RLIMIT_CORE, 0)
     _limit(resource.RLIMIT_FSIZE, FILE_BYTES)
     _limit(resource.RLIMIT_NOFILE, OPEN_FILES)
+    with open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
+        file.write(FIRST_TO_GO)
 
 
 def limit_processes() -> None:

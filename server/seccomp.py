@@ -1,10 +1,11 @@
 """The filter of system calls that a candidate runs under: assembled here, for x86-64 and aarch64, loaded once.
 
 It refuses with EPERM, never kills: libraries that only try a feature go on without it. Refused are sockets but
-local ones, other processes' memory, new namespaces and mounts, and the kernel's large interfaces (bpf, perf,
-io_uring, keys, modules). `clone3` is "not implemented", as a filter can't read its flags: the C library then uses
-`clone`. Calls of another instruction set (32 bits) are refused as a whole. Signals and limits that name a
-protected process are refused, too: that is all there is against them where candidates share our user.
+local ones, other processes' memory, new namespaces and mounts, the kernel's large interfaces (bpf, perf, io_uring,
+keys, modules), and what would outlive its process (System V's shared memory and the like). `clone3` is "not
+implemented", as a filter can't read its flags: the C library then uses `clone`. Calls of another instruction set
+(32 bits) are refused as a whole. Signals and limits that name a protected process are refused, too: that is all
+there is against them where candidates share our user.
 """
 
 from __future__ import annotations
@@ -36,6 +37,10 @@ _CALLS = {  # x86-64, aarch64; None where there is no such call
     "add_key": (248, 217),
     "request_key": (249, 218),
     "keyctl": (250, 219),
+    "shmget": (29, 194),  # what is made by this one and the next three outlives its process
+    "semget": (64, 190),
+    "msgget": (68, 186),
+    "mq_open": (240, 180),
     "mount": (165, 40),
     "umount2": (166, 39),
     "pivot_root": (155, 41),
