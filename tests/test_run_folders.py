@@ -72,6 +72,10 @@ def test_a_server_judges_what_has_no_result_and_its_faults_are_no_verdicts(launc
     )
     assert wrong["metadata"]["compilation_error_name"] == "rejected"
 
+    passes = json.loads((tmp_path / "pass_at_k_results.json").read_text())
+    assert passes["problems"]["1"] == {"total_samples": 2, "correct_samples": 1, "pass@1": 0.5, "pass@2": 1.0}
+    assert passes["averages"] == {"avg_pass@1": 0.25, "avg_pass@2": 1.0}
+
     write(tmp_path, 2, 0, scripted(speedup=1.5))
     write(tmp_path, 1, 1, scripted(speedup=3.0))
     (tmp_path / Sample(1, 99, 0).file_name).unlink()

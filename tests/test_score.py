@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from kernel_env.toolkit import baselines, sources
+from kernel_env.toolkit import baselines, passes, sources
 from kernel_env.toolkit.attempt import Attempt
 from kernel_env.toolkit.baselines import BaselineError
 from kernel_env.toolkit.measures import bootstrap, fast_p, geometric_mean, pass_at_k, wilson
@@ -103,6 +103,7 @@ def test_kernelbench_s_analysis_reads_our_files_and_says_the_same(tmp_path: Path
         for attempt in sources.read(RESULTS, 1).attempts:
             ours.put(replace(attempt, task_id=f"level1/{attempt.problem}_Any", stage=attempt.stage))
         ours.save()
+        passes.write(file, passes.table(ours.attempts()))
     command = [sys.executable, "-c", UPSTREAM, CHECKOUT, str(file.parent.parent), str(EAGER)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
@@ -112,6 +113,7 @@ def test_kernelbench_s_analysis_reads_our_files_and_says_the_same(tmp_path: Path
     assert ours_found.geometric_mean is not None
     assert theirs["geo_mean_speedup"] == pytest.approx(ours_found.geometric_mean.value)
     assert (theirs["correct_count"], theirs["compiled_count"]) == (3, 4)
+    assert ("pass_at_k" in theirs) is own
 
 
 def attempt(problem: int, speedup: float | None, number: int = 0, **fields: Any) -> Attempt:

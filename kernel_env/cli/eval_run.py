@@ -148,6 +148,7 @@ class _Run:
             self.stopped = str(error)
         finally:
             self._save()
+            self._tell_passes()
             self.seconds = time.monotonic() - began
             await stack.aclose()
 
@@ -197,6 +198,15 @@ class _Run:
     def _save(self) -> None:
         for results in self.results.values():
             results.save()
+
+    def _tell_passes(self) -> None:
+        """pass@k beside the results, where some problem has several samples."""
+        from kernel_env.toolkit import passes
+
+        for results in self.results.values():
+            attempts = list(results.attempts())
+            if len({attempt.problem for attempt in attempts}) < len(attempts):
+                passes.write(results.file, passes.table(attempts))
 
     def tell(self, as_json: bool) -> None:
         stages = Counter(attempt.stage for attempt in self.judged)
