@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -63,26 +63,30 @@ class Recorder:
 
     def report(self, calls: int, origin: Callable[[str], str]) -> dict[str, Any]:
         """As `provenance.Record`; `origin` tells whose a kernel is."""
-        marks = [event for event in self._events if MARK in event.name()]
-        work = [event for event in self._events if MARK not in event.name()]
-        if len(marks) > _MARKS:  # the submission's own use of it is work as any other
-            work += marks[_MARKS:]
-        kernels: dict[str, tuple[int, float]] = {}
-        for event in work:
-            launches, ms = kernels.get(_name(event), (0, 0.0))
-            kernels[_name(event)] = launches + 1, ms + event.duration_ns() / 1e6
-        ordered = sorted(kernels.items(), key=lambda item: -item[1][1])
-        return {
-            "calls": calls,
-            "complete": len(marks) >= _MARKS,
-            "work_ms": _busy_ms(event for event in work if not is_move(_name(event))),
-            "busy_ms": _busy_ms(work),
-            "rest_ms": sum(ms for _, (_, ms) in ordered[NAMES_CAP:]),
-            "kernels": [
-                {"name": name[:NAME_CAP], "origin": origin(name), "launches": launches, "ms": ms}
-                for name, (launches, ms) in ordered[:NAMES_CAP]
-            ],
-        }
+        return report(self._events, calls, origin)
+
+
+def report(events: Sequence[Any], calls: int, origin: Callable[[str], str]) -> dict[str, Any]:
+    """As `provenance.Record`, of Kineto's events."""
+    marks = [event for event in events if MARK in _name(event)]
+    work = [event for event in events if MARK not in _name(event)]
+    work += marks[_MARKS:]  # the submission's own use of it is work as any other
+    kernels: dict[str, tuple[int, float]] = {}
+    for event in work:
+        launches, ms = kernels.get(_name(event), (0, 0.0))
+        kernels[_name(event)] = launches + 1, ms + event.duration_ns() / 1e6
+    ordered = sorted(kernels.items(), key=lambda item: -item[1][1])
+    return {
+        "calls": calls,
+        "complete": len(marks) >= _MARKS,
+        "work_ms": _busy_ms(event for event in work if not is_move(_name(event))),
+        "busy_ms": _busy_ms(work),
+        "rest_ms": sum(ms for _, (_, ms) in ordered[NAMES_CAP:]),
+        "kernels": [
+            {"name": name[:NAME_CAP], "origin": origin(name), "launches": launches, "ms": ms}
+            for name, (launches, ms) in ordered[:NAMES_CAP]
+        ],
+    }
 
 
 def supported() -> bool:

@@ -159,11 +159,18 @@ class _Foreign(ModuleType):
 
     def __getattribute__(self, name: str) -> Any:
         own = ModuleType.__getattribute__(self, "__dict__")
-        if not name.startswith("__") and not sys._getframe(1).f_code.co_filename.startswith(_LIBRARIES):
+        if not name.startswith("__") and not _asker(sys._getframe(1)).startswith(_LIBRARIES):
             own["refused_by"].violate(
                 f"{own['original'].__name__} is not allowed: build native code by load_inline"
             )
         return getattr(own["original"], name)
+
+
+def _asker(frame: FrameType) -> str:
+    """The file of whoever is behind an import."""
+    while frame.f_code.co_filename.startswith("<frozen importlib") and frame.f_back is not None:
+        frame = frame.f_back
+    return frame.f_code.co_filename
 
 
 def _forbid_foreign_functions(guard: DispatchGuard) -> None:
