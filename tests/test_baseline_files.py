@@ -9,8 +9,10 @@ import pytest
 
 from kernel_env.server.local import visible_gpus
 from kernel_env.toolkit import baselines
-from kernel_env.toolkit.references import VARIANTS, code_of, file_of
+from kernel_env.toolkit.baselines import BaselineError
+from kernel_env.toolkit.references import VARIANTS, Measured, Timings, code_of, file_of
 
+from .commands import invoke
 from .test_cli import DOUBLE, run
 
 
@@ -39,13 +41,17 @@ def test_references_are_timed_once(tasks: Path, tmp_path: Path) -> None:
     (read,) = baselines.read(tmp_path / "here")
     assert read.means == {(1, 2): stats["mean"]}
 
-    content["level1"]["2_Double.py"]["hardware"] = "another"
-    file.write_text(json.dumps(content))
-    refused = run(*own, "--problems", "2")
-    assert refused.returncode == 2
-    assert "was measured on another" in refused.stderr
+    timings = Timings(file.parent, stats["hardware"])
+    assert timings.has("level1/2_Double", "eager")
+    assert not timings.has("level1/2_Double", "default")
+    timings.take(Measured("level1/1_First", "eager", {**stats, "mean": 7.0}))
+    timings.save()
+    assert list(json.loads(file.read_text())["level1"]) == ["1_First.py", "2_Double.py"]
+    with pytest.raises(BaselineError, match=r"was measured on .*, this is another"):
+        Timings(file.parent, "another").has("level1/2_Double", "eager")
+    assert not Timings(file.parent, "another", again=True).has("level1/2_Double", "eager")
     for wrong in (("--modes", "fast"), ("--problems", "7"), ("--evaluator", "mock")):
-        refused = run(*common, *wrong)
+        refused = invoke(*common, *wrong)
         assert (refused.returncode, refused.stderr.count("\n")) == (2, 1), wrong
 
 

@@ -13,9 +13,9 @@ from kernel_env.server.tasks import TaskSet
 from kernel_env.toolkit.languages import LANGUAGES
 from kernel_env.toolkit.prompt import EXAMPLES, SHOTS, Style, example, prompt
 
+from .commands import invoke
 from .endpoint import Body, Say, serving
 from .serving import CODE
-from .test_cli import run
 
 SECRET = "sk-never-on-disk"
 
@@ -33,7 +33,7 @@ def test_kernels_are_asked_for_once_and_the_run_goes_on(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     common = ("generate", str(folder), "--model", "tiny", "--level", "1", "--tasks", "embedded", "--json")
     with serving(answer) as endpoint:
-        first = run(*common, "--problems", "1-3", "--endpoint", endpoint.url, OPENAI_API_KEY=SECRET)
+        first = invoke(*common, "--problems", "1-3", "--endpoint", endpoint.url, OPENAI_API_KEY=SECRET)
         assert first.returncode == 1, first.stderr
         told = json.loads(first.stdout)
         assert (told["generated"], told["kept"], told["cut"]) == (2, 0, 1)
@@ -54,7 +54,7 @@ def test_kernels_are_asked_for_once_and_the_run_goes_on(tmp_path: Path) -> None:
             "--max-tokens",
             "99",
         )
-        second = run(*common, *more, OPENAI_BASE_URL=endpoint.url)
+        second = invoke(*common, *more, OPENAI_BASE_URL=endpoint.url)
         assert second.returncode == 0, second.stderr
         assert json.loads(second.stdout)["generated"] == 1
         (body,) = endpoint.requests[asked:]
@@ -73,14 +73,14 @@ def test_one_kernel_is_generated_and_judged() -> None:
     common = ("generate-and-eval", "--model", "tiny", "--level", "1", "--tasks", "embedded", "--json")
     with serving(lambda body, number: f"```python\n{CODE}```") as endpoint:
         where = ("--endpoint", endpoint.url, "--evaluator", "mock")
-        done = run(*common, "--problem", "1", *where)
+        done = invoke(*common, "--problem", "1", *where)
         assert done.returncode == 0, done.stderr
         verdict = json.loads(done.stdout)
         assert (verdict["stage"], verdict["task_id"]) == ("passed", "level1/e01_RowSoftmax")
-        unknown = run(*common, "--problem", "99", *where)
+        unknown = invoke(*common, "--problem", "99", *where)
         assert (unknown.returncode, unknown.stderr.count("\n")) == (2, 1)
     with serving(lambda body, number: Say(status=401)) as endpoint:
-        refused = run(*common, "--problem", "1", "--endpoint", endpoint.url, "--evaluator", "mock")
+        refused = invoke(*common, "--problem", "1", "--endpoint", endpoint.url, "--evaluator", "mock")
         assert refused.returncode == 2
         assert "401" in refused.stderr
 

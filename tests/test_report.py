@@ -20,9 +20,9 @@ from kernel_env.toolkit.logs import LogError
 from kernel_env.toolkit.report import flagged, render
 from kernel_env.toolkit.sources import Run
 
+from .commands import invoke
 from .conftest import Launch
 from .serving import scripted
-from .test_cli import run
 from .test_score import EAGER, GOLDEN, attempt
 
 EVIL = '</pre></svg><script>alert("$x$")</script><img src=x onerror=alert(1)>'
@@ -93,7 +93,7 @@ def test_a_page_shows_what_models_wrote_as_text_alone(tmp_path: Path) -> None:
         tmp_path / f"{re.sub('/', '', EVIL)}.jsonl", event(0, speedup=3.0, speedup_low=2.9, speedup_high=3.1)
     )
     page_file = tmp_path / "report.html"
-    done = run("report", str(first), str(second), "-o", str(page_file))
+    done = invoke("report", str(first), str(second), "-o", str(page_file))
     assert done.returncode == 0, done.stderr
     text = page_file.read_text()
     page = Page(text)
@@ -111,13 +111,13 @@ def test_a_page_shows_what_models_wrote_as_text_alone(tmp_path: Path) -> None:
 def test_a_page_of_kernelbench_s_files(tmp_path: Path) -> None:
     page_file = tmp_path / "report.html"
     common = ("report", str(GOLDEN / "run" / "eval_results.json"), "-o", str(page_file), "--samples", "first")
-    done = run(*common, "--level", "1", "--baseline", str(EAGER))
+    done = invoke(*common, "--level", "1", "--baseline", str(EAGER))
     assert done.returncode == 0, done.stderr
     text = Page(page_file.read_text()).text
     assert "4 of 5" in text
     assert "0.400 [0.118, 0.769]" in text
     assert "NVIDIA H100 80GB HBM3" in text
-    nothing = run(*common)
+    nothing = invoke(*common)
     assert (nothing.returncode, nothing.stderr.count("\n")) == (2, 1)
 
 
@@ -206,10 +206,10 @@ def test_a_server_s_log_becomes_training_data(launch: Launch, tmp_path: Path) ->
         wire.step(scripted(speedup=2.0))
         wire.step("x = 1")
     server.stop()
-    fake = run("export", str(file), "-o", str(tmp_path / "sft.jsonl"))
+    fake = invoke("export", str(file), "-o", str(tmp_path / "sft.jsonl"))
     assert fake.returncode == 1
     file.write_text(file.read_text().replace('"kind":"mock"', '"kind":"cuda"'))
-    done = run("export", str(file), "-o", str(tmp_path / "sft.jsonl"))
+    done = invoke("export", str(file), "-o", str(tmp_path / "sft.jsonl"))
     assert done.returncode == 0, done.stderr
     (line,) = map(json.loads, (tmp_path / "sft.jsonl").read_text().splitlines())
     assert line["messages"][0]["content"] == problem

@@ -13,6 +13,7 @@ from kernel_env.toolkit.languages import language_of
 from kernel_env.toolkit.problems import SelectionError, by_place, numbers, select
 from kernel_env.toolkit.results import Results, ResultsError
 
+from .commands import invoke
 from .conftest import Launch
 from .serving import CODE, scripted
 from .test_cli import run
@@ -89,12 +90,12 @@ def test_a_server_judges_what_has_no_result_and_its_faults_are_no_verdicts(launc
 def test_an_own_evaluator_judges_levels_apart(tmp_path: Path) -> None:
     write(tmp_path, 1, 0, CODE)
     write(tmp_path, 2, 0, CODE, level=2)
-    done = run("eval-run", str(tmp_path), "--evaluator", "mock", "--tasks", "embedded")
+    done = invoke("eval-run", str(tmp_path), "--evaluator", "mock", "--tasks", "embedded")
     assert done.returncode == 0, done.stderr
     assert "2 passed" in done.stdout
     for level, problem in ((1, "1"), (2, "2")):
         assert list(results(tmp_path / f"level_{level}")) == [problem]
-    empty = run("eval-run", str(tmp_path), "--level", "3")
+    empty = invoke("eval-run", str(tmp_path), "--level", "3")
     assert (empty.returncode, empty.stderr.count("\n")) == (2, 1)
 
 

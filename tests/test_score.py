@@ -26,7 +26,7 @@ from kernel_env.toolkit.measures import bootstrap, fast_p, geometric_mean, pass_
 from kernel_env.toolkit.results import Results, ResultsError
 from kernel_env.toolkit.score import MEASURED, MEASURED_COMPILED, score
 
-from .test_cli import run
+from .commands import invoke
 
 GOLDEN = Path(__file__).with_name("golden")
 RESULTS = GOLDEN / "run" / "eval_results.json"
@@ -48,7 +48,7 @@ print("RESULT", json.dumps(found))
 
 
 def scores(*arguments: str) -> list[dict[str, Any]]:
-    done = run("score", str(RESULTS), "--level", "1", "--json", *arguments)
+    done = invoke("score", str(RESULTS), "--level", "1", "--json", *arguments)
     assert done.returncode == 0, done.stderr
     found: list[dict[str, Any]] = json.loads(done.stdout)
     return found
@@ -80,13 +80,13 @@ def test_kernelbench_files_give_these_scores() -> None:
 
 
 def test_the_table_says_what_its_figures_are() -> None:
-    shown = run("score", str(RESULTS), "--level", "1", "--baseline", str(EAGER))
+    shown = invoke("score", str(RESULTS), "--level", "1", "--baseline", str(EAGER))
     assert shown.returncode == 0
     assert "fast_1.5" in shown.stdout
     assert "4 of 5" in shown.stdout
     assert "0.600 [0.231, 0.882]" in shown.stdout
     for arguments in ((), ("--level", "2"), ("--level", "1", "--p", "x"), ("--level", "1", "--samples", "some")):
-        refused = run("score", str(RESULTS), *arguments)
+        refused = invoke("score", str(RESULTS), *arguments)
         assert (refused.returncode, refused.stderr.count("\n")) == (2, 1), arguments
 
 

@@ -9,10 +9,9 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import re
-import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -20,16 +19,12 @@ from .console import USAGE, err, fail, load_tasks, out, progress, settings_from,
 
 if TYPE_CHECKING:
     from kernel_env.server.config import Settings
-    from kernel_env.server.outcome import Device
     from kernel_env.server.tasks import Task
     from kernel_env.toolkit.references import Measured
 
 READY_S = 300.0
 # Compilers that search for the best kernels take minutes, which a submission would not get.
 COMPILE_S = 900.0
-SAVE_EVERY_S = 2.0
-
-Levels = dict[str, dict[str, Any]]
 
 
 def baseline(
@@ -88,7 +83,7 @@ async def _measure(
     """What could not be measured."""
     from kernel_env.server.local import LocalPool
     from kernel_env.toolkit.folder import locked
-    from kernel_env.toolkit.references import measure
+    from kernel_env.toolkit.references import Timings, measure
 
     patient = dataclasses.replace(
         settings,
@@ -102,15 +97,17 @@ async def _measure(
             device = await pool.ready(READY_S)
         if device is None:
             fail(f"no device can evaluate: {pool.health()['message'] or 'none became ready'}", USAGE)
-        files = _Files(folder / (hardware or re.sub(r"[^\w.-]+", "_", device.name)), device)
+        files = Timings(folder / (hardware or re.sub(r"[^\w.-]+", "_", device.name)), device.name, again)
         files.folder.mkdir(parents=True, exist_ok=True)
         with locked(files.folder):
             work = [(task, one) for one in variants for task in tasks if again or not files.has(task.id, one)]
             at_once = len(pool.health()["devices"])
-            with steps("Measuring", len(work)) as step:
-                async for result in measure(pool, device, work, patient.step_timeout_s, at_once):
-                    step(files.take(result))
-            files.save()
+            try:
+                with steps("Measuring", len(work)) as step:
+                    async for result in measure(pool, device, work, patient.step_timeout_s, at_once):
+                        step(files.take(result))
+            finally:
+                files.save()
         for variant in variants:
             out.print(str(files.file(variant)), markup=False)
         for result in files.missing:
@@ -118,76 +115,3 @@ async def _measure(
         return files.missing
     finally:
         await pool.close()
-
-
-class _Files:
-    """The baseline files of one folder, kept in step with what is measured."""
-
-    def __init__(self, folder: Path, device: Device) -> None:
-        self.folder = folder
-        self.missing: list[Measured] = []
-        self._device = device
-        self._contents: dict[str, Levels] = {}
-        self._changed: set[str] = set()
-        self._saved = time.monotonic()
-
-    def file(self, variant: str) -> Path:
-        from kernel_env.toolkit.references import file_of
-
-        return self.folder / file_of(variant)
-
-    def has(self, task_id: str, variant: str) -> bool:
-        """Raises `BaselineError` for a time of another device."""
-        from kernel_env.toolkit.baselines import BaselineError
-
-        level, name = _key(task_id)
-        found = self._content(variant).get(level, {}).get(name)
-        if found is not None and found.get("hardware") != self._device.name:
-            raise BaselineError(
-                f"{self.file(variant)} was measured on {found.get('hardware')}, this is {self._device.name};"
-                " name another folder with --hardware, or measure all of it with --again"
-            )
-        return found is not None
-
-    def take(self, result: Measured) -> str:
-        """Keep it; one line that tells of it."""
-        if result.stats is None:
-            self.missing.append(result)
-            return f"{result.task_id} {result.variant} not measured"
-        level, name = _key(result.task_id)
-        self._content(result.variant).setdefault(level, {})[name] = result.stats
-        self._changed.add(result.variant)
-        if time.monotonic() - self._saved > SAVE_EVERY_S:
-            self.save()
-        return f"{result.task_id} {result.variant} {result.stats['mean']:.4g} ms"
-
-    def save(self) -> None:
-        from kernel_env.toolkit.baselines import write
-
-        for variant in self._changed:
-            write(
-                self.file(variant), {level: _in_order(found) for level, found in self._contents[variant].items()}
-            )
-        self._changed.clear()
-        self._saved = time.monotonic()
-
-    def _content(self, variant: str) -> Levels:
-        from kernel_env.toolkit.baselines import content
-
-        if variant not in self._contents:
-            file = self.file(variant)
-            self._contents[variant] = content(file) if file.exists() else {}
-        return self._contents[variant]
-
-
-def _in_order(tasks: dict[str, Any]) -> dict[str, Any]:
-    def number(name: str) -> tuple[int, str]:
-        digits = re.search(r"\d+", name)
-        return (int(digits[0]) if digits else 0, name)
-
-    return {name: tasks[name] for name in sorted(tasks, key=number)}
-
-
-def _key(task_id: str) -> tuple[str, str]:
-    level, _, name = task_id.partition("/")
-    return level, f"{name}.py"

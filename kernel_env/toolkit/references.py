@@ -7,13 +7,16 @@ clock, with the same flush and the same checks of its outputs, as a kernel is. W
 from __future__ import annotations
 
 import asyncio
+import re
+import time
 import uuid
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .attempt import device_label
-from .baselines import file_name
+from .baselines import BaselineError, content, file_name, write
 
 if TYPE_CHECKING:
     from kernel_env.server.outcome import Device, Evaluation
@@ -23,6 +26,10 @@ if TYPE_CHECKING:
 EAGER = "eager"
 MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 VARIANTS = (EAGER, *MODES, "cudagraphs")
+
+SAVE_EVERY_S = 2.0
+
+Levels = dict[str, dict[str, Any]]
 
 _COMPILED = """
 
@@ -114,3 +121,74 @@ def _measured(task: Task, variant: str, evaluation: Evaluation) -> Measured:
         "kernel_env": own,
     }
     return Measured(task.id, variant, stats)
+
+
+class Timings:
+    """The baseline files of one device's folder, kept in step with what is measured; `missing` could not be."""
+
+    def __init__(self, folder: Path, hardware: str, again: bool = False) -> None:
+        """`again`: times of another device make room for those of this one."""
+        self.folder = folder
+        self.missing: list[Measured] = []
+        self._hardware = hardware
+        self._again = again
+        self._contents: dict[str, Levels] = {}
+        self._changed: set[str] = set()
+        self._saved = time.monotonic()
+
+    def file(self, variant: str) -> Path:
+        return self.folder / file_of(variant)
+
+    def has(self, task_id: str, variant: str) -> bool:
+        """Raises `BaselineError` for a time of another device."""
+        level, name = _key(task_id)
+        found = self._content(variant).get(level, {}).get(name)
+        if found is not None and found.get("hardware") != self._hardware:
+            raise BaselineError(
+                f"{self.file(variant)} was measured on {found.get('hardware')}, this is {self._hardware};"
+                " name another folder with --hardware, or measure all of it with --again"
+            )
+        return found is not None
+
+    def take(self, result: Measured) -> str:
+        """Keep it; one line that tells of it."""
+        if result.stats is None:
+            self.missing.append(result)
+            return f"{result.task_id} {result.variant} not measured"
+        level, name = _key(result.task_id)
+        self._content(result.variant).setdefault(level, {})[name] = result.stats
+        self._changed.add(result.variant)
+        if time.monotonic() - self._saved > SAVE_EVERY_S:
+            self.save()
+        return f"{result.task_id} {result.variant} {result.stats['mean']:.4g} ms"
+
+    def save(self) -> None:
+        for variant in self._changed:
+            write(
+                self.file(variant), {level: _in_order(found) for level, found in self._contents[variant].items()}
+            )
+        self._changed.clear()
+        self._saved = time.monotonic()
+
+    def _content(self, variant: str) -> Levels:
+        if variant not in self._contents:
+            file = self.file(variant)
+            found = content(file) if file.exists() else {}
+            self._contents[variant] = {level: self._kept(tasks) for level, tasks in found.items()}
+        return self._contents[variant]
+
+    def _kept(self, tasks: dict[str, Any]) -> dict[str, Any]:
+        return {name: of for name, of in tasks.items() if not self._again or of.get("hardware") == self._hardware}
+
+
+def _in_order(tasks: dict[str, Any]) -> dict[str, Any]:
+    def number(name: str) -> tuple[int, str]:
+        digits = re.search(r"\d+", name)
+        return (int(digits[0]) if digits else 0, name)
+
+    return {name: tasks[name] for name in sorted(tasks, key=number)}
+
+
+def _key(task_id: str) -> tuple[str, str]:
+    level, _, name = task_id.partition("/")
+    return level, f"{name}.py"
