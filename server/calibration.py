@@ -112,6 +112,17 @@ def calibrate(reference: Reference, source: str) -> Calibration:
     return Calibration(ours, tuple(families), allowances, runs.products, note)
 
 
+def measured(reference: Reference, family: Family | None) -> Allowances:
+    """The allowances under one family, with the weights that the reference has now. Raises `TaskFault`."""
+    runs = Runs(reference)
+    own = runs.on(None)
+    return _allowances(own if family is None else runs.on(family), runs)
+
+
+def larger(one: Allowance, other: Allowance) -> Allowance:
+    return Allowance(max(one.scale, other.scale), max(one.residual, other.residual), max(one.varies, other.varies))
+
+
 def _candidates(reference: Reference, domains: Sequence[Domain], bounded: bool, integers: bool) -> list[Family]:
     """The families that may be tried; among equal numbers a right index (`integers`) is not the only one."""
     wanted = reference.extras.families
