@@ -159,6 +159,8 @@ def _notes(runs: Sequence[Run], files: Sequence[Baseline], scored: Sequence[Scor
         if any(attempt.mock for attempt in run.attempts):
             _note(f"{run.name}: times are fake, from the mock evaluator")
         hardware = sorted({a.hardware for a in run.attempts if a.hardware and a.runtime_ms})
+        if len(hardware) > 1:
+            _note(f"{run.name} ran on several devices, whose times don't compare: {', '.join(hardware)}")
         for file in files:
             if hardware and file.hardware and set(hardware) != set(file.hardware):
                 _note(f"{run.name} ran on {', '.join(hardware)}, {file.name} on {', '.join(file.hardware)}")

@@ -58,15 +58,12 @@ async def judge(
             yield result
             lost = lost + 1 if isinstance(result, Unjudged) else 0
             if lost >= LOST_IN_A_ROW:
-                raise EvaluatorError(f"{lost} submissions in a row could not be judged: {result_reason(result)}")
+                reason = result.reason if isinstance(result, Unjudged) else ""
+                raise EvaluatorError(f"{lost} submissions in a row could not be judged: {reason}")
     finally:
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
-
-
-def result_reason(result: Attempt | Unjudged) -> str:
-    return result.reason if isinstance(result, Unjudged) else result.message
 
 
 async def _judged(evaluator: Evaluator, item: Work, pause_s: float) -> Attempt | Unjudged:

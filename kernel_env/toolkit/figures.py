@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from .attempt import Attempt
-from .measures import Ratio, fast_p
 
 if TYPE_CHECKING:
     from kernel_env.server.peaks import Peak
@@ -55,13 +54,13 @@ class Series:
     attempts: Sequence[Attempt]
 
 
-def fast_curves(ratios: Mapping[str, tuple[Sequence[Ratio], int]]) -> str | None:
-    """fast_p over p; by name, the ratios and how many tasks they are of."""
-    if not any(ratio is not None for values, _ in ratios.values() for ratio in values):
+def fast_curves(curves: Mapping[str, Sequence[float]]) -> str | None:
+    """fast_p over p; by name, its values at `CURVE`."""
+    if not curves:
         return None
     with _axes(3.6) as (axes, done):
-        for color, (name, (values, tasks)) in zip(_colors(), ratios.items(), strict=False):
-            axes.step(CURVE, [fast_p(values, tasks, p) for p in CURVE], color=color, label=name, where="post")
+        for color, (name, values) in zip(_colors(), curves.items(), strict=False):
+            axes.step(CURVE, values, color=color, label=name, where="post")
         axes.set_xscale("log", base=2)
         _plain_ticks(axes.xaxis, (0.125, 0.25, 0.5, 1, 2, 4, 8, 16))
         axes.axvline(1.0, color="#999999", linewidth=0.8)

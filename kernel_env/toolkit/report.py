@@ -16,8 +16,8 @@ from .attempt import Attempt
 from .baselines import Baseline
 from .comparison import Comparison, compare
 from .figures import Series
-from .measures import Estimate, Ratio
-from .score import Pick, Score, levels, measured, ratios, score
+from .measures import Estimate
+from .score import Pick, Score, curve, levels, measured, score
 from .sources import Run
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class Flag:
 def render(runs: Sequence[Run], baselines: Sequence[Baseline], pick: Pick, supplied: Peak | None = None) -> str:
     """The page. `supplied` are peak rates for devices whose own are not known. Raises ImportError."""
     series = [Series(run.name, run.attempts) for run in runs]
-    scores = [(run.name, found) for run in runs for found in _scores(run.attempts, baselines, pick)]
+    scores = [(run.name, found) for run in runs for found, _ in _scores(run.attempts, baselines, pick)]
     environment = _environment()
     return str(
         environment.get_template("report.html").render(
@@ -97,28 +97,27 @@ def _about(run: Run) -> dict[str, Any]:
     }
 
 
-def _scores(attempts: Sequence[Attempt], baselines: Sequence[Baseline], pick: Pick) -> list[Score]:
+def _scores(
+    attempts: Sequence[Attempt], baselines: Sequence[Baseline], pick: Pick
+) -> list[tuple[Score, Baseline | str]]:
+    """With what each is against."""
     found = []
     for level in levels(attempts):
         own = [attempt for attempt in attempts if attempt.level == level]
         known: list[Baseline | str] = [file for file in baselines if file.tasks(level)]
         for against in (*known, *measured(own)):
             tasks = against.tasks(level) if isinstance(against, Baseline) else None
-            found.append(score(own, level, against, pick, PS, [], tasks))
+            found.append((score(own, level, against, pick, PS, [], tasks), against))
     return found
 
 
-def _curves(
-    runs: Sequence[Run], baselines: Sequence[Baseline], pick: Pick
-) -> dict[str, tuple[Sequence[Ratio], int]]:
-    curves: dict[str, tuple[Sequence[Ratio], int]] = {}
+def _curves(runs: Sequence[Run], baselines: Sequence[Baseline], pick: Pick) -> dict[str, list[float]]:
+    curves: dict[str, list[float]] = {}
     for run in runs:
-        for found in _scores(run.attempts, baselines, pick):
-            against = next((file for file in baselines if file.name == found.baseline), found.baseline)
-            own = [attempt for attempt in run.attempts if attempt.level == found.level]
-            name = f"{run.name}, level {found.level}, {found.baseline}"
-            values = ratios(own, found.level, against, pick)
-            curves[name] = values, max(found.tasks, 1) if pick != "every" else max(len(values), 1)
+        for found, against in _scores(run.attempts, baselines, pick):
+            values = curve(run.attempts, found, against, figures.CURVE)
+            if values is not None:
+                curves[f"{run.name}, level {found.level}, {found.baseline}"] = values
     return curves
 
 

@@ -154,12 +154,13 @@ def _at_k(groups: Sequence[Sequence[float]], k: int) -> Estimate | None:
     return _rate(rates, len(rates)) if rates else None
 
 
-def fast_curve(ratios: Sequence[Ratio], tasks: int, ps: Sequence[float]) -> list[float]:
-    """fast_p at each p: what a report draws."""
-    return [fast_p(ratios, tasks, p) for p in ps]
-
-
-def ratios(attempts: Sequence[Attempt], level: int, baseline: Baseline | str, pick: Pick) -> list[Ratio]:
-    """Of the picked sample of each task; for `every`, of all samples."""
-    groups, _ = _groups(attempts, level, baseline)
-    return [_ratio(a, baseline) for group in groups.values() for a in _picked(group, pick, baseline)]
+def curve(
+    attempts: Sequence[Attempt], found: Score, baseline: Baseline | str, ps: Sequence[float]
+) -> list[float] | None:
+    """fast_p of a score at further p; None where nothing has a time."""
+    groups, _ = _groups(attempts, found.level, baseline)
+    picked = [_picked(group, found.pick, baseline) for group in groups.values()]
+    ratios = [[_ratio(attempt, baseline) for attempt in group] for group in picked if group]
+    if found.tasks == 0 or all(ratio is None for group in ratios for ratio in group):
+        return None
+    return [sum(fast_p(group, len(group), p) for group in ratios) / found.tasks for p in ps]
