@@ -66,9 +66,12 @@ class Census:
                 self._judge(path.removesuffix(DELETED), module)
 
     def _judge(self, path: str, module: Mapped) -> None:
-        if path.startswith(self._scratch):
-            self.own.append(module)
-            found = linkage.problem(module.strings())
+        strings = module.strings()
+        launcher = linkage.is_launcher(strings)
+        if launcher or path.startswith(self._scratch):
+            if not launcher:
+                self.own.append(module)
+            found = linkage.problem(strings)
             if found is not None:
                 self._violate(found)
         elif not path.startswith(self._roots) and (not path.startswith(_ANONYMOUS) or module.is_elf()):

@@ -30,9 +30,8 @@ from torch.utils import _python_dispatch
 from .guard import BUILTIN_SPACES, DispatchGuard
 
 _LIBRARY_FOLDER = str(Path(torch.__file__).parent)
-_LIBRARIES = tuple(
-    f"{folder}/" for folder in (Path(os.__file__).parent, Path(torch.__file__).parents[1], Path(__file__).parent)
-)
+# Read in the zygote, before any submission.
+_LIBRARIES = tuple(f"{folder}/" for folder in [str(Path(__file__).parent), *sys.path] if os.path.isabs(folder))
 _DISPATCH = [
     "_DisableTorchDispatch",
     "_DisablePythonDispatcher",
@@ -164,6 +163,10 @@ class _Foreign(ModuleType):
                 f"{own['original'].__name__} is not allowed: build native code by load_inline"
             )
         return getattr(own["original"], name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """A submodule that is imported becomes an attribute of its package."""
+        setattr(ModuleType.__getattribute__(self, "__dict__")["original"], name, value)
 
 
 def _asker(frame: FrameType) -> str:

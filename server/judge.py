@@ -137,7 +137,8 @@ class Evaluation:
 
     def _look_round(self) -> None:
         """What the candidate's process has become, seen from outside while it is stopped."""
-        found = kin.problem(self._link.pid) if self._request["guarded"] and self._link.pid else None
+        folder, pid = os.getcwd(), self._link.pid  # the worker's, where candidates have theirs
+        found = kin.problem(pid, folder) if self._request["guarded"] and pid else None
         if found is not None:
             raise Ended(Rejected(rule="guard", message=found))
 

@@ -8,23 +8,33 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
+
+from . import paths
 
 THREADS = 64
 THREADS_PER_CORE = 4
 
 
-def problem(pid: int) -> str | None:
-    """What a candidate that has answered must not have, or None."""
+def problem(pid: int, folder: str) -> str | None:
+    """What a candidate that has answered must not have, or None. It builds somewhere in `folder`."""
     others = [name for name, own, *kin, state in _processes() if own != pid and pid in kin and state != "Z"]
     if others:
         return f"a process was left running ({', '.join(others[:4])}): a kernel runs in this one"
     threads = _count(f"/proc/{pid}/task")
     if threads > THREADS + THREADS_PER_CORE * (os.cpu_count() or 1):
         return f"{threads} threads were left running: end them in the call that starts them"
-    if any(path.startswith("/memfd:") and not path.startswith("/memfd:libffi") for path in _code(pid)):
-        return "code was loaded from memory that is no file: build it with load_inline"
+    known = (*_roots(), f"{Path(folder).resolve()}/", "/memfd:", "/dev/")  # `census` tells what a memfd holds
+    foreign = {path for path in _code(pid) if path.startswith("/") and not path.startswith(known)}
+    if foreign:
+        return f"code was loaded from {Path(foreign.pop()).name}, which the submission did not build"
     return None
+
+
+@cache
+def _roots() -> tuple[str, ...]:
+    return tuple(f"{root}/" for root in paths.readable([]))
 
 
 def _processes() -> Iterable[tuple[str, int, int, int, str]]:

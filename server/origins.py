@@ -61,7 +61,7 @@ def _triton_names() -> Iterator[str]:
     from triton.compiler import CompiledKernel
 
     for thing in gc.get_objects():
-        if isinstance(thing, CompiledKernel):
+        if type(thing) is CompiledKernel:
             function = getattr(getattr(thing.src, "fn", None), "fn", None)
             if getattr(function, "__module__", None) == "submission":
                 yield thing.name

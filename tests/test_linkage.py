@@ -60,6 +60,13 @@ def test_what_a_kernel_needs_passes(name: str) -> None:
     assert linkage.problem([name]) is None
 
 
+def test_only_tritons_own_launcher_may_load_the_driver() -> None:
+    loader = ["dlopen", "dlsym", "cuModuleLoadData"]
+    assert linkage.problem([*loader, "PyInit_own_extension"]) is not None
+    assert linkage.problem([*loader, "PyInit___triton_launcher"]) is None
+    assert linkage.problem([*loader, "PyInit_cuda_utils", "cublasSgemm_v2"]) is not None
+
+
 def test_a_modules_strings_are_read_from_memory() -> None:
     library = mapped()[str(Path(torch.__file__).resolve().parent / "lib" / "libtorch_python.so")]
     strings = library.strings()
