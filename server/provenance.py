@@ -2,9 +2,9 @@
 
 The record is made by CUPTI in the candidate's process (see `activity`) and told as names, origins and times; the
 decision is the judge's. A kernel is the submission's own if its own build or its own Triton function holds it,
-or, for text compiled at run time, if its source names it. A name whose outermost namespace is a library's (`at`,
-`cub`, `thrust`, `cutlass`) is the library's, whoever compiled it: a kernel of one's own that uses their device
-functions has a name of its own. Fills and copies count for neither side. Then no kernel of a library may have run,
+or, for text compiled at run time, if its source names it. A kernel in the namespace of a library (`at`, `cub`,
+`thrust`, `cutlass`) is the library's, whoever compiled it: one of one's own that uses their device functions has a
+name of its own. Fills and copies count for neither side. Then no kernel of a library may have run,
 at least one of the submission's must have, and its own have to take 95 % of the time that is left.
 
 What this rests on: the record is the word of the process that runs the submission, so code with enough reach into
@@ -35,8 +35,8 @@ _MOVES = re.compile(
     r"FillFunctor|direct_copy_kernel_cuda|\b\w+_copy_kernel_cuda|CatArrayBatchedCopy|\barange_cuda_out"
     r"|roll_cuda_kernel|flip_kernel"
 )
-_ROOT = re.compile(r"^(?:void )?(\w+)::")
-_LIBRARY_ROOTS = frozenset({"at", "at_cuda_detail", "c10", "cub", "thrust", "cutlass"})
+_HEAD = re.compile(r"^(?:void )?([\w:]+?)::\w+[<(]")
+_LIBRARIES = frozenset({"at", "at_cuda_detail", "c10", "cub", "thrust", "cutlass"})
 _VENDOR_ROOTS = re.compile(
     r"^(?:void )?(?:cudnn|cublas|cusparse|cufft|cusolver|cutensor|magma|pytorch_flash|cutlass|internal)\w*::"
 )
@@ -120,11 +120,11 @@ def _inconsistent(record: Record, timing: Timing) -> str | None:
 
 def is_move(name: str) -> bool:
     """A fill, a copy or a cast by copy: PyTorch's, or the device's own."""
-    return bool(_MEMORY.match(name)) or (_root(name) == "at" and bool(_MOVES.search(name)))
+    return bool(_MEMORY.match(name)) or ("at" in _spaces(name) and bool(_MOVES.search(name)))
 
 
 def is_own(kernel: KernelTime) -> bool:
-    if _root(kernel.name) in _LIBRARY_ROOTS:
+    if _spaces(kernel.name) & _LIBRARIES:
         return False
     return kernel.origin in ("triton", "extension") or (kernel.origin == "text" and not is_library(kernel))
 
@@ -134,7 +134,7 @@ def is_library(kernel: KernelTime) -> bool:
     name, origin = kernel.name, kernel.origin
     if is_move(name):
         return False
-    if _root(name) in _LIBRARY_ROOTS:
+    if _spaces(name) & _LIBRARIES:
         return True
     if origin in ("triton", "extension"):
         return False
@@ -142,9 +142,10 @@ def is_library(kernel: KernelTime) -> bool:
     return known or (origin == "" and bool(_LIKE_VENDOR.search(name)))
 
 
-def _root(name: str) -> str:
-    found = _ROOT.match(name)
-    return found[1] if found else ""
+def _spaces(name: str) -> frozenset[str]:
+    """The namespaces that a kernel itself lies in, not those of its parameters; a library's may be wrapped."""
+    found = _HEAD.match(name.replace("(anonymous namespace)", "_"))
+    return frozenset(found[1].split("::")) if found else frozenset()
 
 
 def _listed(kernels: list[KernelTime], total_ms: float) -> str:

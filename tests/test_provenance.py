@@ -85,7 +85,14 @@ def test_a_librarys_kernel_is_named(name: str, share: float) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [EXP, OWN_SORT, "void cutlass::Kernel2<mine>(int)", "void thrust::cuda_cub::x<1>(int)"]
+    "name",
+    [
+        EXP,
+        OWN_SORT,
+        "void cutlass::Kernel2<mine>(int)",
+        "void mine::cub::DeviceScanKernel<1>(int)",
+        "void thrust::cuda_cub::x<1>(int)",
+    ],
 )
 def test_a_librarys_namespace_is_the_librarys_whoever_compiled_it(name: str) -> None:
     assert is_library(kernel(name, 1.0, "extension"))
