@@ -74,6 +74,8 @@ def test_kernelbench_files_give_these_scores() -> None:
     (best,) = scores("--baseline", str(EAGER), "--samples", "best", "--attempted")
     assert best["correct"]["value"] == 1.0
     assert best["fast"]["1.5"]["value"] == 2 / 4
+    (best,) = scores("--baseline", str(EAGER), "--samples", "best")
+    assert best["median"]["value"] == pytest.approx(1.75)
     (every,) = scores("--baseline", str(EAGER), "--samples", "every", "--p", "1")
     assert every["correct"]["value"] == pytest.approx((1 + 0.5 + 0.5 + 1) / 5)
     assert every["fast"]["1.0"]["value"] == pytest.approx((0.5 + 0 + 0.5 + 1) / 5)

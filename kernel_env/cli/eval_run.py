@@ -155,6 +155,7 @@ class _Run:
     def _work(self, tasks: Mapping[Place, str]) -> list[Work]:
         from kernel_env.extract import extract_code
         from kernel_env.toolkit.batch import Unjudged, Work
+        from kernel_env.toolkit.folder import read_text
         from kernel_env.toolkit.languages import AUTO, language_of
 
         work = []
@@ -164,7 +165,7 @@ class _Run:
                 reason = f"no usable task is problem {sample.problem} of level {sample.level}"
                 self.unjudged.append(Unjudged(sample, "", reason))
                 continue
-            code = extract_code(_read(file))
+            code = extract_code(read_text(file))
             if self._known(sample, code):
                 self.kept += 1
                 continue
@@ -224,7 +225,3 @@ class _Run:
             err.print(f"{result.sample.stem} was not judged: {result.reason[:300]}", style="yellow", markup=False)
         if self.stopped:
             err.print(f"kernel-env: {self.stopped}; run it again to go on", style="red", markup=False)
-
-
-def _read(file: Path) -> str:
-    return file.read_text(errors="replace")

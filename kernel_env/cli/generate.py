@@ -182,7 +182,7 @@ async def _both(
     folder: Path | None,
 ) -> Verdict:
     """The model is asked while the evaluator starts."""
-    from kernel_env.toolkit.folder import Sample
+    from kernel_env.toolkit.folder import Sample, read_text
     from kernel_env.toolkit.generation import GenerationError, Request, generate
 
     sample = Sample(*place, 0)
@@ -199,4 +199,4 @@ async def _both(
         if answers[0].fault:
             raise GenerationError(answers[0].fault)
         with progress("Evaluating"):
-            return await judge.evaluate(task_id, language, (kept / sample.file_name).read_text())
+            return await judge.evaluate(task_id, language, read_text(kept / sample.file_name))

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 RESULTS = "eval_results.json"
+MOST_TEXT = 4 << 20
 PASS_AT_K = "pass_at_k_results.json"
 _LOCK = ".kernel_env_lock"
 _KERNEL = re.compile(r"level_(\d{1,9})_problem_(\d{1,9})_sample_(\d{1,9})_kernel\.py")
@@ -88,6 +89,12 @@ def locked(folder: Path) -> Iterator[None]:
         raise FolderError(f"another kernel-env command works in {folder}; wait for it, or end it") from error
     finally:
         os.close(descriptor)
+
+
+def read_text(file: Path) -> str:
+    """At most `MOST_TEXT` bytes, which is more than any evaluator takes. Raises OSError."""
+    with file.open("rb") as stream:
+        return stream.read(MOST_TEXT).decode(errors="replace")
 
 
 def write_whole(file: Path, text: str) -> None:

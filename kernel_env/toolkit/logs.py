@@ -31,7 +31,7 @@ class Log:
 
 def read(file: Path) -> Log:
     """Raises `LogError` where the file can't be read or no line of it is an event."""
-    log, problems, numbers = Log(), dict[str, str](), Counter[str]()
+    log, problems, numbers, texts = Log(), dict[str, str](), Counter[str](), dict[str, str]()
     unreadable = seen = 0
     for event in _events(file):
         if event is None:
@@ -40,7 +40,8 @@ def read(file: Path) -> Log:
         seen += 1
         episode = str(event.get("episode_id", ""))
         if event.get("event") == "reset":
-            problems[episode] = str(event.get("problem", ""))
+            text = str(event.get("problem", ""))
+            problems[episode] = texts.setdefault(text, text)  # the same for all episodes of a task
         elif event.get("event") == "step":
             _take(log, event, problems.get(episode, ""), numbers)
     if unreadable and not seen:

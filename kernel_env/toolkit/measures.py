@@ -10,12 +10,14 @@ import random
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 Z95 = 1.959963984540054
-BOOTSTRAP_ROUNDS = 2000
+BOOTSTRAP_ROUNDS = 1000
 SHARE = 0.025
 
 Ratio = float | None
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -58,14 +60,14 @@ def geometric_mean(ratios: Sequence[float]) -> float:
     return math.exp(statistics.fmean(math.log(ratio) for ratio in ratios))
 
 
-def bootstrap(values: Sequence[float], figure: Callable[[Sequence[float]], float]) -> Estimate | None:
-    """`figure` of `values` with a percentile interval over resampled tasks; None of nothing."""
-    if not values:
+def bootstrap(tasks: Sequence[T], figure: Callable[[Sequence[T]], float]) -> Estimate | None:
+    """`figure` of `tasks` with a percentile interval over resampled tasks; None of nothing."""
+    if not tasks:
         return None
-    found = figure(values)
-    if len(values) < 2:
+    found = figure(tasks)
+    if len(tasks) < 2:
         return Estimate(found)
-    rng = random.Random(len(values))
-    rounds = sorted(figure(rng.choices(values, k=len(values))) for _ in range(BOOTSTRAP_ROUNDS))
+    rng = random.Random(len(tasks))
+    rounds = sorted(figure(rng.choices(tasks, k=len(tasks))) for _ in range(BOOTSTRAP_ROUNDS))
     cut = int(SHARE * BOOTSTRAP_ROUNDS)
     return Estimate(found, min(rounds[cut], found), max(rounds[-cut - 1], found))

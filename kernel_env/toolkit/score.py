@@ -8,8 +8,9 @@ task), or `every` (the mean over a task's samples, which is the rate that one sa
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Literal, get_args
 
 from .attempt import Attempt
@@ -76,7 +77,8 @@ def score(
     count = tasks if tasks is not None else len(groups)
     chosen = {key: _picked(group, pick, baseline) for key, group in groups.items()}
     ratios = [[_ratio(attempt, baseline) for attempt in group] for group in chosen.values()]
-    timed = [ratio for group in ratios for ratio in group if ratio is not None]
+    timed = [own for group in ratios if (own := [ratio for ratio in group if ratio is not None])]
+    faster = [above for group in timed if (above := [ratio for ratio in group if ratio > 1.0])]
     right = [attempt for group in chosen.values() for attempt in group if attempt.correct]
     right_of = [[float(a.correct) for a in group] for group in groups.values()]
     fast_of = [[float(_above(_ratio(a, baseline), 1.0)) for a in group] for group in groups.values()]
@@ -90,15 +92,20 @@ def score(
         compiled=_rate([[float(a.compiled) for a in group] for group in chosen.values()], count),
         correct=_rate([[float(a.correct) for a in group] for group in chosen.values()], count),
         fast={p: _rate([[float(_above(ratio, p)) for ratio in group] for group in ratios], count) for p in ps},
-        geometric_mean=bootstrap(timed, geometric_mean),
-        geometric_mean_faster=bootstrap([ratio for ratio in timed if ratio > 1.0], geometric_mean),
-        median=bootstrap(timed, statistics.median),
-        untimed=len(right) - len(timed),
+        geometric_mean=bootstrap(timed, _over_all(geometric_mean)),
+        geometric_mean_faster=bootstrap(faster, _over_all(geometric_mean)),
+        median=bootstrap(timed, _over_all(statistics.median)),
+        untimed=len(right) - sum(map(len, timed)),
         left_out=left_out,
         pass_at={k: found for k in ks if (found := _at_k(right_of, k))},
         fast_1_at={k: found for k in ks if (found := _at_k(fast_of, k))},
         short={k: sum(len(group) < k for group in groups.values()) for k in ks},
     )
+
+
+def _over_all(figure: Callable[[list[float]], float]) -> Callable[[Sequence[Sequence[float]]], float]:
+    """Of samples by task: those of one task stay together when tasks are resampled."""
+    return lambda groups: figure(list(chain.from_iterable(groups)))
 
 
 def _groups(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from . import logs
 from .attempt import Attempt
-from .folder import RESULTS, Sample, kernels
+from .folder import RESULTS, Sample, kernels, read_text
 from .results import Results, ResultsError
 
 
@@ -61,8 +61,8 @@ def _with_code(attempt: Attempt, texts: dict[Sample, Path]) -> Attempt:
     if file is None:
         return attempt
     asked = file.with_name(f"{sample.stem}_prompt.txt")
-    problem = asked.read_text(errors="replace") if asked.is_file() else ""
-    return replace(attempt, code=file.read_text(errors="replace"), problem_text=problem)
+    problem = read_text(asked) if asked.is_file() else ""
+    return replace(attempt, code=read_text(file), problem_text=problem)
 
 
 def _results(file: Path, level: int | None) -> list[Attempt]:
