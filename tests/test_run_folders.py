@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
+from kernel_env.toolkit.attempt import Attempt
+from kernel_env.toolkit.batch import LOST_IN_A_ROW, Unjudged, Work, judge
+from kernel_env.toolkit.evaluators import EvaluatorError, Fault, Verdict
 from kernel_env.toolkit.folder import FolderError, Sample, kernels, locked, results_files
 from kernel_env.toolkit.languages import language_of
 from kernel_env.toolkit.problems import SelectionError, by_place, numbers, select
@@ -97,6 +102,54 @@ def test_an_own_evaluator_judges_levels_apart(tmp_path: Path) -> None:
         assert list(results(tmp_path / f"level_{level}")) == [problem]
     empty = invoke("eval-run", str(tmp_path), "--level", "3")
     assert (empty.returncode, empty.stderr.count("\n")) == (2, 1)
+
+
+class Scripted:
+    """An evaluator that does what the code says: `ok`, `task` for a task's fault, or how often it is lost."""
+
+    at_once = 2
+
+    def __init__(self) -> None:
+        self.asked: Counter[str] = Counter()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        return None
+
+    async def task_ids(self) -> Sequence[str]:
+        return []
+
+    async def evaluate(self, task_id: str, language: str, code: str) -> Verdict:
+        self.asked[task_id] += 1
+        if code == "task":
+            raise Fault("the task is unfit", again=False)
+        if code.isdigit() and self.asked[task_id] <= int(code):
+            raise Fault("lost", again=True)
+        return {"stage": "passed"}
+
+
+async def judged(*codes: str) -> tuple[list[Attempt | Unjudged], Scripted, str]:
+    evaluator, found, stopped = Scripted(), list[Attempt | Unjudged](), ""
+    work = [Work(Sample(1, n, 0), f"level1/{n}_T", "triton", code) for n, code in enumerate(codes, start=1)]
+    try:
+        async for result in judge(evaluator, work, pause_s=0.0):
+            found.append(result)
+    except EvaluatorError as error:
+        stopped = str(error)
+    return found, evaluator, stopped
+
+
+async def test_faults_are_tried_again_and_many_in_a_row_end_the_run() -> None:
+    found, evaluator, stopped = await judged("ok", "2", "3", *["task"] * 12, "ok")
+    assert not stopped
+    assert [evaluator.asked[f"level1/{n}_T"] for n in (1, 2, 3, 4)] == [1, 3, 3, 1]
+    assert sum(isinstance(result, Attempt) for result in found) == 3
+    assert {result.reason for result in found if isinstance(result, Unjudged)} == {"lost", "the task is unfit"}
+    found, _, stopped = await judged(*["9"] * 20)
+    assert len(found) == LOST_IN_A_ROW
+    assert "in a row could not be judged: lost" in stopped
 
 
 def test_files_of_a_run_directory(tmp_path: Path) -> None:

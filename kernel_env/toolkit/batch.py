@@ -1,7 +1,7 @@
 """Many submissions, as many at a time as the evaluator takes; each ends judged or, with its reason, not.
 
-A fault of the environment is tried again `TRIES` times in all and never becomes a verdict. When `LOST_IN_A_ROW`
-submissions one after the other could not be judged, the rest is left for a later run. Results come in the order in
+A fault of the environment is tried again, `TRIES` times in all, and never becomes a verdict. When `LOST_IN_A_ROW`
+submissions one after the other were lost, the rest is left for a later run. Results come in the order in
 which they are done.
 """
 
@@ -33,11 +33,12 @@ class Work:
 
 @dataclass(frozen=True)
 class Unjudged:
-    """Nothing was learned of this one."""
+    """Nothing was learned of this one. `lost`: by a fault that another try may not meet, and not of its task."""
 
     sample: Sample
     task_id: str
     reason: str
+    lost: bool = False
 
 
 async def judge(
@@ -56,10 +57,12 @@ async def judge(
         for done in asyncio.as_completed(running):
             result = await done
             yield result
-            lost = lost + 1 if isinstance(result, Unjudged) else 0
-            if lost >= LOST_IN_A_ROW:
-                reason = result.reason if isinstance(result, Unjudged) else ""
-                raise EvaluatorError(f"{lost} submissions in a row could not be judged: {reason}")
+            if not isinstance(result, Unjudged):
+                lost = 0
+            elif result.lost:
+                lost += 1
+                if lost >= LOST_IN_A_ROW:
+                    raise EvaluatorError(f"{lost} submissions in a row could not be judged: {result.reason}")
     finally:
         for task in running:
             task.cancel()
@@ -67,15 +70,15 @@ async def judge(
 
 
 async def _judged(evaluator: Evaluator, item: Work, pause_s: float) -> Attempt | Unjudged:
-    reason = ""
+    reason, lost = "", False
     for attempt in range(TRIES):
         if attempt:
             await asyncio.sleep(pause_s * attempt)
         try:
             seen = await evaluator.evaluate(item.task_id, item.language, item.code)
         except Fault as fault:
-            reason = str(fault)
-            if not fault.again:
+            reason, lost = str(fault), fault.again
+            if not lost:
                 break
         else:
             found = observed({**seen, "task_id": item.task_id}, item.sample.number)
@@ -85,4 +88,4 @@ async def _judged(evaluator: Evaluator, item: Work, pause_s: float) -> Attempt |
                 problem=item.sample.problem,
                 time=datetime.now(UTC).isoformat(timespec="seconds"),
             )
-    return Unjudged(item.sample, item.task_id, reason)
+    return Unjudged(item.sample, item.task_id, reason, lost)
