@@ -116,7 +116,7 @@ class Evaluation:
             self.seeds += [secrets.randbits(62) for _ in families]
             draws = list(zip(self.seeds[1:], families, strict=True))
             run_trials(self._link, reference, mailbox, verifier, draws, note)
-        self._look_round()
+        self._look_round(timed=False)
         if self._twin is None:
             return Passed(note=INTERPRETED)
         with self._stage("timing"):
@@ -125,7 +125,7 @@ class Evaluation:
                 link.enter("timing", self._request["timing_timeout_s"])
             blocks = Blocks(self._link, self._twin, reference, mailbox, verifier)
             timing: Timing = Contest(blocks).run(self._request["timing_budget_s"])
-        self._look_round()
+        self._look_round(timed=True)
         doubt = self._doubt(timing)
         if doubt is not None:
             return doubt
@@ -135,10 +135,11 @@ class Evaluation:
         timing, note = self._beside_compiled(timing, reference, mailbox, verifier)
         return Passed(timing=timing, roofline=self._roofline, note=note)
 
-    def _look_round(self) -> None:
+    def _look_round(self, timed: bool) -> None:
         """What the candidate's process has become, seen from outside while it is stopped."""
-        folder, pid = os.getcwd(), self._link.pid  # the worker's, where candidates have theirs
-        found = kin.problem(pid, folder) if self._request["guarded"] and pid else None
+        pid, twin = self._link.pid, self._twin.pid if timed and self._twin else None
+        folder = os.getcwd()  # the worker's, where candidates have theirs
+        found = kin.problem(pid, folder, twin) if self._request["guarded"] and pid else None
         if found is not None:
             raise Ended(Rejected(rule="guard", message=found))
 

@@ -17,19 +17,27 @@ THREADS = 64
 THREADS_PER_CORE = 4
 
 
-def problem(pid: int, folder: str) -> str | None:
-    """What a candidate that has answered must not have, or None. It builds somewhere in `folder`."""
+def problem(pid: int, folder: str, twin: int | None) -> str | None:
+    """What a candidate that has answered must not have, or None. It builds somewhere in `folder`.
+
+    Code is compared with that of `twin`, a process of the same origin that runs no submission, if there is one.
+    """
     others = [name for name, own, *kin, state in _processes() if own != pid and pid in kin and state != "Z"]
     if others:
         return f"a process was left running ({', '.join(others[:4])}): a kernel runs in this one"
     threads = _count(f"/proc/{pid}/task")
     if threads > THREADS + THREADS_PER_CORE * (os.cpu_count() or 1):
         return f"{threads} threads were left running: end them in the call that starts them"
-    known = (*_roots(), f"{Path(folder).resolve()}/", "/memfd:", "/dev/")  # `census` tells what a memfd holds
-    foreign = {path for path in _code(pid) if path.startswith("/") and not path.startswith(known)}
+    foreign = _foreign(pid, folder, twin) if twin else set()
     if foreign:
         return f"code was loaded from {Path(foreign.pop()).name}, which the submission did not build"
     return None
+
+
+def _foreign(pid: int, folder: str, twin: int) -> set[str]:
+    known = (*_roots(), f"{Path(folder).resolve()}/", "/memfd:", "/dev/")  # `census` tells what a memfd holds
+    mapped = {path for path in _code(pid) if path.startswith("/") and not path.startswith(known)}
+    return mapped - set(_code(twin))
 
 
 @cache
