@@ -82,8 +82,7 @@ class Processes:
                     await self._bury(self._zygote)
                 extra = {**self._device_environment(), "OPENBLAS_NUM_THREADS": "1", "MAX_JOBS": "4"}
                 if self._config["device"] == "cpu":
-                    # Threads that spin while they wait make times on a shared host a matter of luck.
-                    extra |= {"TRITON_INTERPRET": "1", "OMP_WAIT_POLICY": "PASSIVE"}
+                    extra |= {"TRITON_INTERPRET": "1"}
                 environment = clean_environment({**extra, "HOME": self._folder})
                 self._zygote = await Child.start("zygote", [], environment, self._folder, START_S)
                 if fault := self._zygote.hello["fault"]:
@@ -179,10 +178,12 @@ class Processes:
         return environment
 
     def _device_environment(self) -> dict[str, str]:
-        index = self._config["index"] if self._config["device"] == "cuda" else ""
+        if self._config["device"] == "cpu":
+            # Threads that spin while they wait make times on a shared host a matter of luck.
+            return {"CUDA_VISIBLE_DEVICES": "", "OMP_WAIT_POLICY": "PASSIVE"}
         # Longer launch queues: networks of many small kernels fit in whole (see `laps`, `gate`).
         queues = {"CUDA_SCALE_LAUNCH_QUEUES": "4x"}
-        return {"CUDA_VISIBLE_DEVICES": index, "CUDA_DEVICE_ORDER": "PCI_BUS_ID", **queues}
+        return {"CUDA_VISIBLE_DEVICES": self._config["index"], "CUDA_DEVICE_ORDER": "PCI_BUS_ID", **queues}
 
     def _ours(self) -> list[int]:
         """The processes that no candidate may touch."""

@@ -4,7 +4,7 @@
 link, stdout and stderr ride along as descriptors); `reap` collects a child that has ended, kills its process
 group, whatever else has the child's user id, and every stray descendant that this process, a subreaper, has
 adopted. The worker decides when; so a pid stays valid until it says `reap`. A closed socket ends the zygote and
-all its children.
+all its children: it asks for no death signal, as it cleans up after a worker that was killed.
 """
 
 from __future__ import annotations
@@ -92,7 +92,6 @@ def _main(role: str) -> Callable[[int, dict[str, Any], int], None]:
 
 def main() -> None:
     sock = socket.socket(fileno=int(sys.argv[1]))
-    sandbox.die_with_parent(int(sys.argv[2]))
     sandbox.adopt_orphans()
     sandbox.close_to_others()
     signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 from pathlib import Path
 
 
@@ -14,7 +15,7 @@ def descendants(root: int) -> list[int]:
     try:
         tasks = list(Path(f"/proc/{root}/task").iterdir())
         listings = [(task / "children").read_text() for task in tasks]
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return []
     for child in " ".join(listings).split():
         found += [int(child), *descendants(int(child))]
@@ -24,7 +25,7 @@ def descendants(root: int) -> list[int]:
 def command(pid: int) -> str:
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return ""
 
 
@@ -54,14 +55,14 @@ def alive(pid: int) -> bool:
     """Still running: neither gone nor waiting to be collected."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return False
 
 
 def parent(pid: int) -> int:
     try:
         return int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1])
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return 0
 
 
@@ -79,3 +80,13 @@ async def until_running(zygote: int) -> int:
         if children and children == descendants(zygote):
             return children[0]
     raise AssertionError("no candidate came up")
+
+
+async def end_the_busy_worker() -> None:
+    """Kill a worker that is at a submission, as soon as there is one."""
+    for _ in range(100):
+        for zygote in find("server.zygote", leaf=False):
+            if descendants(zygote):
+                os.kill(parent(zygote), signal.SIGKILL)
+                return
+        await asyncio.sleep(0.1)

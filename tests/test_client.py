@@ -290,7 +290,7 @@ async def test_a_cancelled_step_gives_its_connection_up() -> None:
         await env.reset()
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(env.step(KernelAction(code="x")), 0.2)
-        await asyncio.wait_for(peer.sessions[0].socket.wait_closed(), 2.0)
+        await asyncio.wait_for(peer.sessions[0].socket.wait_closed(), 10.0)
         with pytest.raises(RequestError, match="NOT_RESET"):
             await env.step(KernelAction(code="x"))
         await env.reset()
@@ -446,7 +446,7 @@ def test_the_blocking_client_plays_an_episode() -> None:
 
 def test_importing_the_package_is_cheap() -> None:
     program = (
-        "import sys, time; t = time.perf_counter(); import kernel_env; spent = time.perf_counter() - t;"
+        "import sys, time; t = time.process_time(); import kernel_env; spent = time.process_time() - t;"
         "heavy = {'torch', 'openenv', 'gradio', 'pydantic', 'triton'} & set(sys.modules);"
         "assert not heavy, heavy; assert spent < 0.3, spent; assert 'KernelEnv' in dir(kernel_env)"
     )

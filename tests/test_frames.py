@@ -81,7 +81,7 @@ def test_a_death_ends_a_wait_though_the_socket_stays_open() -> None:
     process.kill()
     with pytest.raises(FrameError):
         peer.receive(30.0)
-    assert time.monotonic() - started < 5.0
+    assert time.monotonic() - started < 20.0
     process.wait(5.0)
     assert process.stdin is not None
     process.stdin.close()
@@ -100,12 +100,12 @@ def test_a_peer_that_does_not_read_ends_a_send_at_its_bound(pair: tuple[Peer, Pe
         right.sock.recv(1000)
     with pytest.raises(FrameTimeout):
         left.send(big, timeout_s=0.2)
-    assert time.monotonic() - started < 2.0
+    assert time.monotonic() - started < 8.0
 
 
 def test_a_peer_that_trickles_does_not_stretch_the_bound(pair: tuple[Peer, Peer]) -> None:
     left, right = pair
-    late = time.monotonic() + 2.0
+    late = time.monotonic() + 20.0
 
     def trickle() -> None:
         left.sock.sendall(struct.pack("!I", 1 << 20))
@@ -117,10 +117,10 @@ def test_a_peer_that_trickles_does_not_stretch_the_bound(pair: tuple[Peer, Peer]
         started = time.monotonic()
         with pytest.raises(FrameTimeout):
             right.receive(0.3)
-        assert time.monotonic() - started < 1.0
+        assert time.monotonic() - started < 8.0
         right.close()
         with pytest.raises(OSError, match="pipe"):
-            trickling.result(5.0)
+            trickling.result(20.0)
 
 
 def test_a_big_frame_and_descriptors_pass_a_slow_reader() -> None:

@@ -79,7 +79,7 @@ def test_a_claim_moves_no_deadline(other: Other) -> None:
     started = time.monotonic()
     with other.link.waiting():
         assert not passage._await(1e6)
-    assert time.monotonic() - started < 2.0
+    assert time.monotonic() - started < 10.0
     assert other.link.left_s == 0.0
     passage.close()
 
