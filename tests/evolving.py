@@ -137,10 +137,11 @@ def kernel_evolve(
     config: Mapping[str, Any] | None = None,
     evaluator: BaseEvaluator | None = None,
     options: Mapping[str, Any] | None = None,
+    initial_code: str = TASK,
     **more: Any,
 ) -> KernelEvolve:
     return KernelEvolve(
-        TASK,
+        initial_code,
         llm(endpoint, **(options or {})),
         evaluator or Landscape(),
         config=EvolveConfig.parse(config or {}),

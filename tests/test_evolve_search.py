@@ -483,9 +483,6 @@ async def test_a_chat_of_ones_own(tmp_path: Path) -> None:
         async def complete(self, node: int, messages: Any, may_retry: Any) -> Reply:
             return Reply(answer(program(1.0 + node)), "own", "stop", 10, 10)
 
-        async def close(self) -> None:
-            return None
-
     config = EvolveConfig.parse({"budget": {"calls": 3}})
     run = KernelEvolve(TASK, None, Landscape(), config=config, run_dir=tmp_path / "r", chat=Own())
     result = await run.aevolve()

@@ -63,8 +63,6 @@ class Chat(Protocol):
 
     async def complete(self, node: int, messages: list[Message], may_retry: Callable[[], bool]) -> Reply: ...
 
-    async def close(self) -> None: ...
-
 
 class _Malformed(Exception):
     """A reply that is none: not JSON, no choices, a stream that ends early."""
@@ -128,6 +126,12 @@ class OpenAIChat:
 
     async def close(self) -> None:
         await self._client.close()
+
+    async def __aenter__(self) -> OpenAIChat:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
 
     async def _once(self, messages: list[Message]) -> dict[str, Any]:
         request: dict[str, Any] = {"model": self._config.model_name, "messages": messages, **self._parameters}

@@ -10,8 +10,10 @@ import math
 import shutil
 import threading
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from concurrent.futures import Future, wait
+from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +25,7 @@ from .chat import Chat, OpenAIChat
 from .config import EvolveConfig
 from .errors import ConfigError, EvaluatorError, RunFolderError
 from .evaluator import BaseEvaluator, GPUEvaluator
-from .folder import RunFolder, fresh_path
+from .folder import JOURNAL, RunFolder, fresh_path
 from .journal import FORMAT, read
 from .llm_config import LLMConfig
 from .memory import Memory, ReplayChat, ReplayEvaluator
@@ -48,8 +50,9 @@ class KernelEvolve:
     `initial_code` is source in KernelBench's form. `config` holds strategy, budget, stop rules and so on; its
     sections `llm` and `evaluator` are for the command line. `run_dir` (a new one below `runs/` by default) keeps
     the run; with `resume` it goes on there. `record` copies answers and evaluations into a file of their own.
-    `chat` takes the place of the endpoint. `watch` is called whenever something changed. All of the constructor's
-    errors are `ConfigError`s, raised before anything is spent.
+    `control` spends the same budget once more on independent drafts, in the folder `control` of the run's. `chat`
+    takes the place of the endpoint, and is its owner's to close. `watch` is called whenever something changed. All
+    of the constructor's errors are `ConfigError`s, raised before anything is spent.
     """
 
     def __init__(
@@ -62,6 +65,7 @@ class KernelEvolve:
         run_dir: str | Path | None = None,
         resume: bool = False,
         record: str | Path | None = None,
+        control: bool = False,
         chat: Chat | None = None,
         watch: Watch | None = None,
     ) -> None:
@@ -72,8 +76,9 @@ class KernelEvolve:
         self.run_dir = Path(run_dir) if run_dir is not None else None
         self._resume = resume
         self._record = Path(record) if record is not None else None
+        self._control = control
         self._chat = chat
-        self._watch = watch
+        self.watch = watch
         self._replayed: Memory | None = None
         if resume and run_dir is None:
             raise ConfigError("to resume, name the run's folder: run_dir")
@@ -125,34 +130,53 @@ class KernelEvolve:
         path = self.run_dir or fresh_path(RUNS)
         folder = RunFolder(path, redact, self._resume)
         try:
-            return await self._in_folder(folder, redact, keep_interrupt)
+            result = await self._in_folder(folder, redact, keep_interrupt)
         finally:
             folder.close()
+        if not self._control or result.status > 2:
+            return result
+        return replace(result, control=await self._controlled(path / "control")._evolve(keep_interrupt))
+
+    def _controlled(self, path: Path) -> KernelEvolve:
+        """The same run with independent drafts only."""
+        search = self.config.search.model_copy(update={"strategy": "best_of_n"})
+        return KernelEvolve(
+            self.initial_code,
+            self.llm_config,
+            self.evaluator,
+            config=self.config.model_copy(update={"search": search}),
+            run_dir=path,
+            resume=(path / JOURNAL).is_file(),
+            chat=self._chat,
+            watch=self.watch,
+        )
 
     async def _in_folder(self, folder: RunFolder, redact: Redactor, keep_interrupt: bool) -> EvolveResult:
         memory = Memory(folder.events)
         self._check_resumed(folder, memory)
-        chat = self._chat or self._endpoint(redact)
-        run: Run | None = None
-        try:
-            await self.evaluator.open()
-            run = self._run(await self._terms(folder, memory), chat, folder, memory, redact)
-            stopped = await run.go()
-        except EvaluatorError as error:
-            stopped = Stopped("evaluator", redact(str(error)))
-        except asyncio.CancelledError:
-            stopped = Stopped("interrupted", "the run was interrupted")
-            if not keep_interrupt:
-                self._finish(folder, run, stopped)
-                raise
-        finally:
-            await chat.close()
-            await self.evaluator.close()
-        return self._finish(folder, run, stopped)
+        async with self._model(redact) as chat, _closing(self.evaluator):
+            run: Run | None = None
+            try:
+                await self.evaluator.open()
+                run = self._run(await self._terms(folder, memory), chat, folder, memory, redact)
+                stopped = await run.go()
+            except EvaluatorError as error:
+                stopped = Stopped("evaluator", redact(str(error)))
+            except asyncio.CancelledError:
+                stopped = Stopped("interrupted", "the run was interrupted")
+                if not keep_interrupt:
+                    self._finish(folder, run, stopped)
+                    raise
+            return self._finish(folder, run, stopped)
 
-    def _endpoint(self, redact: Redactor) -> OpenAIChat:
+    @asynccontextmanager
+    async def _model(self, redact: Redactor) -> AsyncIterator[Chat]:
+        if self._chat is not None:
+            yield self._chat
+            return
         assert self.llm_config is not None  # the constructor asked for it
-        return OpenAIChat(self.llm_config, redact, self._answer_cap(sent=True))
+        async with OpenAIChat(self.llm_config, redact, self._answer_cap(sent=True)) as chat:
+            yield chat
 
     def _check_resumed(self, folder: RunFolder, memory: Memory) -> None:
         """A resumed run goes on with the same task, language and search. Raises `RunFolderError`."""
@@ -229,16 +253,18 @@ class KernelEvolve:
             Limits(self.config.parallel.evaluations, self.config.parallel.evaluation_timeout_s),
             told=lambda change: run.evaluating(change),
         )
-        run = Run(terms, chat, bench, folder, memory, changed=lambda: self._watch(run) if self._watch else None)
+        run = Run(terms, chat, bench, folder, memory, changed=lambda: self.watch(run) if self.watch else None)
         run.best_changed = lambda node: folder.write_best(node.code or "", self._facts(run, node))
         return run
 
     def _finish(self, folder: RunFolder, run: Run | None, stopped: Stopped) -> EvolveResult:
         """Say why the run ended, write the report and the recording, work out the result."""
-        folder.journal.write("stop", durable=True, kind=stopped.kind, reason=stopped.text)
         events = read(folder.journal.path)
-        folder.write("report.html", render(events))
-        if self._record is not None:
+        if events:  # else the evaluator never came up, and there is nothing to go on with
+            folder.journal.write("stop", durable=True, kind=stopped.kind, reason=stopped.text)
+            events = read(folder.journal.path)
+            folder.write("report.html", render(events))
+        if events and self._record is not None:
             shutil.copyfile(folder.journal.path, self._record)
         nodes = tuple(run.tree.nodes) if run else ()
         best = None
@@ -273,6 +299,14 @@ class KernelEvolve:
             "evaluator": self.evaluator.describe(),
             "version": __version__,
         }
+
+
+@asynccontextmanager
+async def _closing(evaluator: BaseEvaluator) -> AsyncIterator[None]:
+    try:
+        yield
+    finally:
+        await evaluator.close()
 
 
 def _best(run: Run, node: Node) -> Best:

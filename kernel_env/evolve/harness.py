@@ -176,11 +176,8 @@ def _asking(config: LLMConfig) -> ModelStep:
     redact = Redactor(config.secrets())
 
     async def ask(messages: list[Message]) -> str:
-        chat = OpenAIChat(config, redact)
-        try:
+        async with OpenAIChat(config, redact) as chat:
             return (await chat.complete(0, messages, lambda: True)).text
-        finally:
-            await chat.close()
 
     def step(messages: list[Message], tools: list[Tool], sampling: dict[str, Any]) -> ModelStepResult:
         return ModelStepResult(LLMResponse(asyncio.run(ask(messages))))

@@ -81,9 +81,6 @@ class ReplayChat:
         reason = "has none" if event is None else "has one to another request"
         raise ReplayError(f"the run asks for an answer for candidate {node}; the recording {reason}")
 
-    async def close(self) -> None:
-        return None
-
 
 class ReplayEvaluator(BaseEvaluator):
     """Stands for the evaluator of a recorded run: the evaluations of each program in the order that they had."""
