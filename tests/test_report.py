@@ -117,6 +117,7 @@ def test_a_page_of_kernelbench_s_files(tmp_path: Path) -> None:
     assert "4 of 5" in text
     assert "0.400 [0.118, 0.769]" in text
     assert "NVIDIA H100 80GB HBM3" in text
+    assert "Speedup by task" in text
     nothing = invoke(*common)
     assert (nothing.returncode, nothing.stderr.count("\n")) == (2, 1)
 

@@ -88,7 +88,7 @@ def speedups(series: Sequence[Series]) -> str | None:
         axes.set_xscale("log", base=2)
         _number_ticks(axes.xaxis)
         axes.axvline(1.0, color="#999999", linewidth=0.8)
-        axes.set(xlabel="times as fast as eager PyTorch, 95 % interval", ylim=(-0.7, len(tasks) - 0.3))
+        axes.set(xlabel="times as fast as the reference, 95 % interval", ylim=(-0.7, len(tasks) - 0.3))
         if len(series) > 1:
             axes.legend(loc="lower right")
     return done()

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 from . import figures
 from .attempt import Attempt
 from .baselines import Baseline
-from .comparison import Comparison, compare
+from .comparison import compare
 from .figures import Series
 from .measures import Estimate
 from .score import Pick, Score, curve, levels, measured, score
@@ -40,7 +40,7 @@ class Flag:
 
 def render(runs: Sequence[Run], baselines: Sequence[Baseline], pick: Pick, supplied: Peak | None = None) -> str:
     """The page. `supplied` are peak rates for devices whose own are not known. Raises ImportError."""
-    series = [Series(run.name, run.attempts) for run in runs]
+    series = [Series(run.name, [_with_speedup(a, baselines) for a in run.attempts]) for run in runs]
     scores = [(run.name, found) for run in runs for found, _ in _scores(run.attempts, baselines, pick)]
     environment = _environment()
     return str(
@@ -55,7 +55,7 @@ def render(runs: Sequence[Run], baselines: Sequence[Baseline], pick: Pick, suppl
             kinds=_kinds(runs),
             learning=[(run.name, figures.learning(run.attempts)) for run in runs if _ordered(run)],
             flags=[(run.name, flagged(run.attempts)) for run in runs],
-            comparison=_compared(runs),
+            comparison=compare(series[0].attempts, series[1].attempts) if len(series) == 2 else None,
             versus=figures.versus(*series) if len(series) == 2 else None,
             most_code=MOST_CODE,
         )
@@ -146,8 +146,13 @@ def _ordered(run: Run) -> bool:
     return any(attempt.episode for attempt in run.attempts)
 
 
-def _compared(runs: Sequence[Run]) -> Comparison | None:
-    return compare(runs[0].attempts, runs[1].attempts) if len(runs) == 2 else None
+def _with_speedup(attempt: Attempt, baselines: Sequence[Baseline]) -> Attempt:
+    """One that was not measured side by side has that over the first file which knows its task."""
+    if attempt.speedup is not None or not attempt.runtime_ms:
+        return attempt
+    where = attempt.level, attempt.problem
+    mean = next((file.means[where] for file in baselines if where in file.means), None)
+    return attempt if mean is None else replace(attempt, speedup=mean / attempt.runtime_ms)
 
 
 def _environment() -> Any:
