@@ -31,7 +31,7 @@ def baseline(
     folder: Annotated[
         Path, typer.Option("--out", "-o", help="Files go into a folder of the hardware's name in here.")
     ] = Path("results/timing"),
-    hardware: Annotated[str | None, typer.Option(help="That folder's name. [the device's]")] = None,
+    hardware: Annotated[str | None, typer.Option(help="That folder's name; the device's by default.")] = None,
     modes: Annotated[
         str, typer.Option(help="By commas: eager, default, reduce-overhead, max-autotune, ..., cudagraphs.")
     ] = "eager,default",

@@ -21,8 +21,8 @@ Model = Annotated[str, typer.Option(help="The model, as the endpoint calls it.")
 Endpoint = Annotated[
     str | None, typer.Option(help="An OpenAI-compatible endpoint's URL, with its /v1 [OPENAI_BASE_URL].")
 ]
-Temperature = Annotated[float | None, typer.Option(min=0.0, max=2.0, help="[the endpoint's own]")]
-TopP = Annotated[float | None, typer.Option(min=0.0, max=1.0, help="[the endpoint's own]")]
+Temperature = Annotated[float | None, typer.Option(min=0.0, max=2.0, help="The endpoint's own by default.")]
+TopP = Annotated[float | None, typer.Option(min=0.0, max=1.0, help="The endpoint's own by default.")]
 MaxTokens = Annotated[int | None, typer.Option(min=1, help="Of an answer, reasoning included.")]
 Effort = Annotated[
     str | None, typer.Option("--reasoning-effort", help="Such as low or high, for models with one.")

@@ -29,7 +29,7 @@ def score(
     baseline: Annotated[
         list[Path] | None,
         typer.Option(
-            help="A baseline_time_*.json or a folder of them; may be repeated. [measured beside kernels]"
+            help="A baseline_time_*.json or a folder of them; may be repeated. Measured times by default."
         ),
     ] = None,
     level: Annotated[int | None, typer.Option(help="Only this level; of a results file that names none.")] = None,
