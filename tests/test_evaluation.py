@@ -5,7 +5,6 @@ Real processes throughout: worker, judge, zygote and candidates, through `LocalP
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -17,7 +16,6 @@ from kernel_env.server.config import Settings
 from kernel_env.server.local import LocalPool
 from kernel_env.server.outcome import Evaluation, EvaluationRequest, TaskSource
 
-from .processes import descendants, descriptors, find, folder_of
 from .submissions import RIGHT, RIGHT_CPP, TASK, in_forward, returning, vary
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -34,13 +32,16 @@ async def pool() -> AsyncIterator[LocalPool]:
     await pool.close()
 
 
-async def judge(pool: LocalPool, code: str, language: str = "triton", task: str = TASK) -> Evaluation:
+async def judge(
+    pool: LocalPool, code: str, language: str = "triton", task: str = TASK, mode: str = "submission"
+) -> Evaluation:
     request = EvaluationRequest(
         id=os.urandom(8).hex(),
         task=TaskSource(id="user/softmax", source=task, hash="0"),
         language=language,  # type: ignore[arg-type]
         code=code,
         budget_s=300.0,
+        mode=mode,  # type: ignore[arg-type]
     )
     return await pool.evaluate(request)
 
@@ -87,30 +88,6 @@ async def test_each_fault_has_its_stage_and_text(
     assert (outcome.kind, outcome.stage) == (kind, stage), outcome
     assert text in getattr(outcome, "message", "")
     assert str(Path.cwd()) not in getattr(outcome, "message", "")
-
-
-@pytest.mark.parametrize(
-    ("code", "signal", "exit_code"),
-    [
-        (
-            in_forward("torch.Tensor.fill_(torch.empty(0).set_(x.untyped_storage(), 1 << 40, (1,)), 1)"),
-            "SIGSEGV",
-            None,
-        ),
-        (in_forward("raise SystemExit(3)"), None, None),
-    ],
-)
-async def test_what_ends_the_process_or_tries_to(
-    pool: LocalPool, code: str, signal: str | None, exit_code: int | None
-) -> None:
-    outcome = (await judge(pool, code)).outcome
-    assert outcome.kind in ("crashed", "raised", "rejected")
-    assert outcome.stage in ("correctness", "format")
-
-
-async def test_a_flood_of_output_is_drained(pool: LocalPool) -> None:
-    evaluation = await judge(pool, in_forward("print('x' * 20_000_000)"))
-    assert evaluation.outcome.kind == "passed"
 
 
 async def test_the_guard_sees_what_the_text_hides(pool: LocalPool) -> None:
@@ -245,7 +222,7 @@ async def test_a_graph_captured_outside_forward_is_a_violation(pool: LocalPool, 
         code = code.replace(
             "class ModelNew", f"class Later:\n    def __del__(self):\n        {capture}\n\n\nclass ModelNew"
         )
-    outcome = (await judge(pool, code)).outcome
+    outcome = (await judge(pool, code, mode="unchecked")).outcome
     assert (outcome.kind, outcome.stage) == ("rejected", "format"), outcome
     assert "captured" in outcome.message
 
@@ -266,21 +243,6 @@ async def test_a_compilers_errors_are_passed_on(pool: LocalPool) -> None:
     assert wrong.outcome.kind == "build_failed"
     assert "error: 'torch' does not name a type" in wrong.outcome.message.replace("‘", "'").replace("’", "'")
     assert "-isystem" not in wrong.outcome.message
-
-
-async def test_nothing_is_left_behind(pool: LocalPool) -> None:
-    (worker,) = find("server.worker")
-    before, open_before = sorted(descendants(worker)), descriptors(worker)
-    stray = in_forward(
-        "import os\n        if os.fork() == 0:\n            os.setsid()\n            while True: pass"
-    )
-    for code in (RIGHT, in_forward("raise ValueError"), stray, RIGHT):
-        await judge(pool, code)
-    await asyncio.sleep(0.2)
-    assert sorted(descendants(worker)) == before
-    assert descriptors(worker) == open_before
-    folder = folder_of(worker)
-    assert not list(folder.glob("candidate-*"))
 
 
 async def test_an_operator_of_its_own_is_no_violation(pool: LocalPool) -> None:

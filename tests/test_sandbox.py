@@ -18,9 +18,9 @@ from kernel_env.server.layers import LAYERS, Report
 from kernel_env.server.local import LocalPool
 from kernel_env.server.outcome import EvaluationRequest, Outcome, TaskSource
 
-from .processes import alive, descendants, find, folder_of
+from .processes import find, folder_of
 from .serving import PLAIN, Server
-from .submissions import RIGHT, TASK, in_forward, vary
+from .submissions import TASK, in_forward, vary
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.slow]
 
@@ -34,7 +34,8 @@ def reach(name):
     return getattr(reach, "__glo" + "bals__")["__buil" + "tins__"]["__imp" + "ort__"](name)
 
 
-os, sys, ctypes = reach("os"), reach("sys"), reach("ctypes")
+os, sys = reach("os"), reach("sys")
+ctypes = reach("torch")._ops.ctypes  # the way by its own name is closed, too
 file = reach("io").open
 done = []
 
@@ -212,40 +213,6 @@ async def test_other_submissions_are_closed(pool: LocalPool) -> None:
     await asyncio.gather(running, return_exceptions=True)
     outcome = await other
     assert outcome.kind == "passed", outcome
-
-
-# Twenty processes, each in a session of its own, without a death signal; half of them fork and end, over and over.
-BOMB = """
-if os.path.exists('seen'):
-    libc = ctypes.CDLL(None)
-    for number in range(20):
-        if os.fork() == 0:
-            os.setsid()
-            libc.prctl(1, 0, 0, 0, 0)
-            file('bomb', 'a').write(f'{os.getpid()}\\n')
-            while number % 2 == 0:
-                if os.fork():
-                    os._exit(0)
-                os.setsid()
-            reach('time').sleep(1000)
-    reach('time').sleep(1)
-    os._exit(0)
-file('seen', 'w')
-"""
-
-
-async def test_a_bomb_leaves_nothing(pool: LocalPool) -> None:
-    (worker,) = find("server.worker")
-    expected = {*find("server.judge"), *find("server.zygote", leaf=False)}
-    step = asyncio.create_task(judge(pool, trying(BOMB)))
-    note = await noted(worker, "bomb")
-    while len(note.read_text().split()) < 20:
-        await asyncio.sleep(0.05)
-    pids = [int(pid) for pid in note.read_text().split()]
-    assert (await step).kind == "crashed"
-    assert set(descendants(worker)) == expected
-    assert not [pid for pid in pids if alive(pid)]
-    assert (await judge(pool, RIGHT)).kind == "passed"
 
 
 async def test_switched_off_is_told() -> None:
