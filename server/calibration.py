@@ -16,8 +16,8 @@ from __future__ import annotations
 import math
 import secrets
 from collections import OrderedDict
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -29,6 +29,7 @@ from .layout import flatten
 from .precision import Found, Runs
 from .reference import Reference, TaskFault
 
+DRAWS = 4
 _LEAST = 2e-7
 _KEPT = 512
 
@@ -76,15 +77,52 @@ class Calibrations:
     def __init__(self) -> None:
         self._known: OrderedDict[tuple[str, str], Calibration] = OrderedDict()
 
-    def of(self, task_id: str, source: str, reference: Reference) -> Calibration:
-        """Raises `TaskFault` where the reference does not run on its own inputs."""
+    def of(self, task_id: str, source: str, draw: Callable[[], Reference]) -> tuple[Reference, Calibration]:
+        """A reference with weights of its own from `draw`, and what is known of its task.
+
+        With some weights a reference gives the same for all inputs, such as all of them clamped: then others are
+        drawn, `DRAWS` times at most. Raises `TaskFault` where the reference does not run on its own inputs.
+        """
         key = (task_id, source)
-        if key not in self._known:
-            self._known[key] = calibrate(reference, source)
+        known = self._known.get(key)
+        if known is None:
+            reference, known = _first(source, draw)
+            self._known[key] = known
             if len(self._known) > _KEPT:
                 self._known.popitem(last=False)
+            return reference, known
         self._known.move_to_end(key)
-        return self._known[key]
+        reference = draw()
+        for _ in range(DRAWS - 1):
+            if known.note or _tells(reference, known):
+                break
+            reference = draw()
+        return reference, known
+
+
+def _first(source: str, draw: Callable[[], Reference]) -> tuple[Reference, Calibration]:
+    reference = draw()
+    calibration = calibrate(reference, source)
+    for _ in range(DRAWS - 1):
+        if not calibration.note:
+            break
+        reference = draw()
+        calibration = calibrate(reference, source)
+    return reference, calibration
+
+
+def _tells(reference: Reference, known: Calibration) -> bool:
+    """Do the outputs vary with the inputs as they should, with the weights that it has?"""
+    kinds: list[tuple[Family | None, Allowances]] = [(None, known.own)]
+    kinds += [(family, known.of(family)) for family in known.families]
+    for family, allowances in kinds:
+        if any(each is not None and each.telling for each in allowances):
+            moved = Runs(reference).varies(family)
+            return any(
+                each is not None and each.telling and replace(each, varies=share).telling
+                for each, share in zip(allowances, moved, strict=True)
+            )
+    return True
 
 
 def calibrate(reference: Reference, source: str) -> Calibration:

@@ -86,7 +86,7 @@ class Evaluation:
         self._moved: floors.Traffic | None = None
         self.durations: dict[str, float] = {}
         self.peak_bytes: int | None = None
-        self.seeds = [secrets.randbits(62)]
+        self.seeds: list[int] = []
 
     def run(self) -> Outcome:
         try:
@@ -106,8 +106,8 @@ class Evaluation:
 
     def _run(self) -> Outcome:
         with self._stage("candidate"):
-            reference, mailbox = self._prepare()
-            calibration = self._calibrated(reference)
+            reference, calibration = self._reference()
+            mailbox = self._prepare(reference)
             note = construct(self._link, reference, mailbox, self._request["build_timeout_s"])
         with self._stage("correctness"):
             self._link.enter("correctness", self._request["correctness_timeout_s"])
@@ -181,13 +181,26 @@ class Evaluation:
         message = roofline.doubt(timing.runtime_ms, floor, moved, cache, known)
         return ImpossibleTiming(message=message, runtime_ms=timing.runtime_ms, floor_ms=floor)
 
-    def _prepare(self) -> tuple[Reference, Mailbox]:
+    def _reference(self) -> tuple[Reference, Calibration | None]:
+        """With what strict checks hold the submission to; nothing more than standard ones where no inputs tell."""
+        if self._request["checks"] == "standard":
+            return self._drawn(), None
         task = self._request["task"]
+        reference, calibration = self._known.calibrations.of(task["id"], task["source"], self._drawn)
+        return reference, None if calibration.note else calibration
+
+    def _drawn(self) -> Reference:
+        task = self._request["task"]
+        self.seeds = [secrets.randbits(62)]
         strict = self._request["checks"] == "strict"
         reference = Reference(task["id"], task["source"], self._device, self.seeds[0], strict)
         needed, total = reference.footprint(), hardware.memory_bytes(self._device)
         if needed > total:
             raise TaskFault(f"the task's inputs take {needed} bytes, this device has {total}")
+        return reference
+
+    def _prepare(self, reference: Reference) -> Mailbox:
+        task = self._request["task"]
         inputs = reference.inputs(secrets.randbits(62))
         outputs, flops, size = roofline.measure(reference, inputs)
         tolerance = max(self._request["atol"], self._request["rtol"])
@@ -196,15 +209,7 @@ class Evaluation:
         if self._peaks is not None:
             self._roofline = roofline.bound(flops, size, roofline.computes_in_half(inputs), self._peaks)
         self._mailbox = Mailbox(reference, inputs, outputs)
-        return reference, self._mailbox
-
-    def _calibrated(self, reference: Reference) -> Calibration | None:
-        """What strict checks hold the submission to; nothing more than standard ones where no inputs tell."""
-        if not reference.perturbed:
-            return None
-        task = self._request["task"]
-        calibration = self._known.calibrations.of(task["id"], task["source"], reference)
-        return None if calibration.note else calibration
+        return self._mailbox
 
     @contextmanager
     def _stage(self, name: str) -> Iterator[None]:

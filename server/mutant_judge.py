@@ -23,7 +23,7 @@ import torch
 
 from . import hardware, sandbox
 from .agreement import deviation
-from .calibration import Calibration, calibrate
+from .calibration import Calibration, Calibrations
 from .compare import compare
 from .families import Family
 from .frames import TRUSTED_CAP, FrameError, Peer
@@ -53,8 +53,11 @@ def rows(task_id: str, source: str, device: torch.device) -> dict[str, Any]:
     """What each rule says of each mutant of a task; raises `TaskFault`."""
     started = time.monotonic()
     plain = Reference(task_id, source, device, secrets.randbits(62))
-    moved = Reference(task_id, source, device, secrets.randbits(62), perturb=True)
-    calibration = calibrate(moved, source)
+
+    def draw() -> Reference:
+        return Reference(task_id, source, device, secrets.randbits(62), perturb=True)
+
+    moved, calibration = Calibrations().of(task_id, source, draw)
     rules = [
         Rule("allclose", plain, [None] * TRIALS, _allclose),
         Rule("standard", plain, planned(TRIALS, plain, None), _verified(plain, None)),

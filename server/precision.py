@@ -99,6 +99,11 @@ class Runs:
         vanishing = any(_vanishes(output) for output in outputs if _real(output) and output.numel())
         return Found(tuple(errors), varies, finite, vanishing, random)
 
+    def varies(self, family: Family | None) -> tuple[float, ...]:
+        """Raises `TaskFault` where the reference fails."""
+        pair = [self._outputs(secrets.randbits(62), family) for _ in range(2)]
+        return tuple(_moved(one, two) for one, two in zip(*pair, strict=True))
+
     def _errors(self, seed: int, family: Family | None, outputs: list[torch.Tensor]) -> tuple[Errors, bool]:
         """The largest of all; the reference's own error comes from 64 bits, or from where that was measured."""
         exact = self._exact(seed, family) if self._wide else None

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 import pytest_asyncio
+import torch
 
 from kernel_env.server import strict
+from kernel_env.server.calibration import Calibrations
 from kernel_env.server.config import Settings
 from kernel_env.server.extras import ExtrasError, extras_of
 from kernel_env.server.local import LocalPool
 from kernel_env.server.outcome import EvaluationRequest, Outcome, TaskSource
 from kernel_env.server.problem import problem_text
+from kernel_env.server.reference import Reference
 from kernel_env.server.tasks import Task
 
 from .submissions import RIGHT, TASK, vary
@@ -211,6 +214,21 @@ async def test_impostors_fail_and_honest_kernels_pass(pool: LocalPool, name: str
     outcome = await judge(pool, source, code)
     assert outcome.kind == ("wrong_output" if text else "passed"), outcome
     assert text in getattr(outcome, "message", "")
+
+
+def test_weights_that_leave_nothing_to_tell_are_drawn_anew() -> None:
+    source = PRODUCT.replace("self.linear(x)", "self.linear(x) * self.open").replace(
+        "super().__init__()", "super().__init__()\n        self.open = torch.initial_seed() % 2"
+    )
+    known = Calibrations()
+    for seeds in ([2, 4, 3], [6, 5], [7]):
+        waiting = iter(seeds)
+
+        def draw(waiting: Iterator[int] = waiting) -> Reference:
+            return Reference("user/task", source, torch.device("cpu"), next(waiting), perturb=True)
+
+        reference, calibration = known.of("user/task", source, draw)
+        assert (reference.seed, calibration.note, calibration.products) == (seeds[-1], "", True)
 
 
 def problem(source: str, checks: str) -> str:
