@@ -2,9 +2,9 @@
 
 In the candidate's process only, and for all of its life: compiling, tracing and capturing the reference's own
 operations; taking dispatch modes or dispatch keys away; new implementations of built-in operators; threads without
-the guard; foreign functions through ctypes; profilers, which would disturb the record of kernels; a tensor's
-memory in the hands of numpy where that is the device's own. Using one is a violation, having it imported is none.
-Native code finds other ways: this is a layer, not a proof.
+the guard; foreign functions through ctypes, frames, and this package's own modules; profilers, which would disturb
+the record of kernels; a tensor's memory in the hands of numpy where that is the device's own. Using one is a
+violation, having it imported is none. Native code finds other ways: this is a layer, not a proof.
 """
 
 from __future__ import annotations
@@ -32,6 +32,12 @@ from .guard import BUILTIN_SPACES, DispatchGuard
 _LIBRARY_FOLDER = str(Path(torch.__file__).parent)
 # Read in the zygote, before any submission.
 _LIBRARIES = tuple(f"{folder}/" for folder in [str(Path(__file__).parent), *sys.path] if os.path.isabs(folder))
+_PACKAGE = __name__.split(".")[0]
+_FOREIGN = "build native code by load_inline"
+_REASONS = {"ctypes": _FOREIGN, "_ctypes": _FOREIGN}
+_INNER = "a kernel has no business with what evaluates it"
+_FOR_IMPORTS = ("__class__", "__file__", "__loader__", "__name__", "__package__", "__path__", "__spec__")
+_frame = sys._getframe
 _DISPATCH = [
     "_DisableTorchDispatch",
     "_DisablePythonDispatcher",
@@ -69,10 +75,10 @@ def close(guard: DispatchGuard, device: torch.device) -> None:
     _forbid_dispatch_tricks(guard)
     _forbid_replacing_operators(guard)
     _forbid_profiling(guard)
-    _forbid_foreign_functions(guard)
     _guard_threads(guard)
     if device.type == "cpu":
         _forbid_host_memory(guard)
+    _hide(guard)
 
 
 def _refuse(guard: DispatchGuard, name: str, advice: str = "write the kernel yourself") -> Callable[..., NoReturn]:
@@ -121,7 +127,7 @@ def _forbid_dispatch_tricks(guard: DispatchGuard) -> None:
     refused = _refuse(guard, "_disable_current_modes", advice)
 
     def disable_current_modes() -> Any:
-        printing = _module(sys._getframe(1)) == "torch._tensor_str"
+        printing = _module(_frame(1)) == "torch._tensor_str"
         return original() if printing else refused()
 
     _python_dispatch._disable_current_modes = disable_current_modes
@@ -132,7 +138,7 @@ def _forbid_replacing_operators(guard: DispatchGuard) -> None:
     original = torch.library.Library.__init__
 
     def init(self: Any, ns: str, *args: Any, **kwargs: Any) -> None:
-        if ns in BUILTIN_SPACES and not _is_torch_importing(sys._getframe(1)):
+        if ns in BUILTIN_SPACES and not _is_torch_importing(_frame(1)):
             guard.violate(f"registering operators of {ns} is not allowed: use a namespace of your own")
         original(self, ns, *args, **kwargs)  # type: ignore[no-untyped-call]
 
@@ -149,37 +155,42 @@ def _forbid_profiling(guard: DispatchGuard) -> None:
         _replace(torch.cuda.profiler, name, refused(f"torch.cuda.profiler.{name}"))
 
 
-class _Foreign(ModuleType):
-    """A module in the place of ctypes: libraries find in it what they need, a submission a refusal."""
+def _hide(guard: DispatchGuard) -> None:
+    """Foreign functions (BLAS above all is in the process anyway), frames, and this package's own modules."""
 
-    def __init__(self, guard: DispatchGuard, original: ModuleType) -> None:
-        super().__init__(original.__name__)
-        ModuleType.__getattribute__(self, "__dict__").update(refused_by=guard, original=original)
+    def frame(depth: int = 0) -> FrameType:
+        _check_asker(guard, "sys._getframe", _frame(1))
+        return _frame(depth + 1)
 
-    def __getattribute__(self, name: str) -> Any:
-        own = ModuleType.__getattribute__(self, "__dict__")
-        if not name.startswith("__") and not _asker(sys._getframe(1)).startswith(_LIBRARIES):
-            own["refused_by"].violate(
-                f"{own['original'].__name__} is not allowed: build native code by load_inline"
-            )
-        return getattr(own["original"], name)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        """A submodule that is imported becomes an attribute of its package."""
-        setattr(ModuleType.__getattribute__(self, "__dict__")["original"], name, value)
+    sys._getframe = frame
+    for name, module in list(sys.modules.items()):
+        if name in _REASONS or name.split(".")[0] == _PACKAGE:
+            sys.modules[name] = _hidden(guard, name, module)
 
 
-def _asker(frame: FrameType) -> str:
-    """The file of whoever is behind an import."""
-    while frame.f_code.co_filename.startswith("<frozen importlib") and frame.f_back is not None:
+def _hidden(guard: DispatchGuard, name: str, original: ModuleType) -> ModuleType:
+    """In the place of a module: libraries find in it what they need, a submission a refusal."""
+
+    class Hidden(ModuleType):
+        def __getattribute__(self, attribute: str) -> Any:
+            if attribute not in _FOR_IMPORTS:
+                _check_asker(guard, name, _frame(1))
+            return getattr(original, attribute)
+
+        def __setattr__(self, attribute: str, value: Any) -> None:
+            """A submodule that is imported becomes an attribute of its package."""
+            _check_asker(guard, name, _frame(1))
+            setattr(original, attribute, value)
+
+    return Hidden(name)
+
+
+def _check_asker(guard: DispatchGuard, name: str, frame: FrameType) -> None:
+    """`frame` is that of whoever uses `name`, or of an import on its behalf."""
+    while frame.f_code.co_filename.startswith("<frozen ") and frame.f_back is not None:
         frame = frame.f_back
-    return frame.f_code.co_filename
-
-
-def _forbid_foreign_functions(guard: DispatchGuard) -> None:
-    """Functions of libraries that are in the process anyway, BLAS above all, are a word away otherwise."""
-    for name in ("ctypes", "_ctypes"):
-        sys.modules[name] = _Foreign(guard, sys.modules[name])
+    if not frame.f_code.co_filename.startswith(_LIBRARIES):
+        guard.violate(f"{name} is not allowed: {_REASONS.get(name, _INNER)}")
 
 
 def _is_torch_importing(frame: FrameType | None) -> bool:
@@ -219,7 +230,7 @@ def _forbid_host_memory(guard: DispatchGuard) -> None:
 def _reading(guard: DispatchGuard, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
     def read(*args: Any, **kwargs: Any) -> Any:
         inside = torch._C._len_torch_dispatch_stack() > 0
-        if inside and not _module(sys._getframe(1)).startswith(_READERS):
+        if inside and not _module(_frame(1)).startswith(_READERS):
             guard.violate(f"forward() read a tensor's memory by {name}: compute in your own kernel")
         return original(*args, **kwargs)
 
