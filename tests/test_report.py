@@ -115,7 +115,7 @@ def test_a_page_of_kernelbench_s_files(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     text = Page(page_file.read_text()).text
     assert "4 of 5" in text
-    assert "0.400 [0.118, 0.769]" in text
+    assert "0.4000.118 to 0.769" in text
     assert "NVIDIA H100 80GB HBM3" in text
     assert "Speedup by task" in text
     nothing = invoke(*common)

@@ -164,20 +164,13 @@ def _environment() -> Any:
             return source, template, lambda: True
 
     environment = Environment(loader=Package(), autoescape=True, undefined=StrictUndefined, trim_blocks=True)
-    environment.filters |= {"share": _share, "times": _times}
+    environment.filters["times"] = _times
     return environment
 
 
-def _share(found: Estimate | None) -> str:
-    return _told(found, ".3f")
-
-
 def _times(found: Estimate | None) -> str:
-    return _told(found, ".3g")
-
-
-def _told(found: Estimate | None, form: str) -> str:
+    """A mean with its interval, in a sentence."""
     if found is None:
         return "-"
-    interval = "" if found.low is None else f" [{format(found.low, form)}, {format(found.high or 0.0, form)}]"
-    return format(found.value, form) + interval
+    interval = "" if found.low is None else f" (95 % interval {found.low:.3g} to {found.high:.3g})"
+    return f"{found.value:.3g}{interval}"
