@@ -25,7 +25,7 @@ __global__ void linear_gelu_kernel(const float* __restrict__ x, const float* __r
 }
 
 torch::Tensor linear_gelu(torch::Tensor x, torch::Tensor w, torch::Tensor b) {
-    int M = x.size(0), K = x.size(1), N = w.size(0);
+    int64_t M = x.size(0), K = x.size(1), N = w.size(0);
     auto y = torch::empty({M, N}, x.options());
     dim3 block(TILE, TILE), grid((N + TILE - 1) / TILE, (M + TILE - 1) / TILE);
     linear_gelu_kernel<<<grid, block>>>(x.data_ptr<float>(), w.data_ptr<float>(), b.data_ptr<float>(),
