@@ -2,8 +2,9 @@
 
 Lives in a process that runs a submission, for one block of its calls. Once CUPTI is on, it slows every launch down
 for the life of the process, so this is the last thing that a process is asked for. The profiler's entry points are
-bound here before a submission is read, and settings that it may have left in the environment are dropped. A short
-kernel of ours at either end is the mark that the record is whole.
+bound here before a submission is read, and settings that it may have left in the environment are dropped. A kernel
+of ours at either end is the mark that the record is whole; the first one lasts until the clocks, which sink while
+CUPTI starts, are up again.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from .provenance import NAME_CAP, NAMES_CAP, is_move
 MARK = "spin_kernel("
 _SETTINGS = ("KINETO", "CUPTI", "TEARDOWN_CUPTI", "DISABLE_CUPTI", "TORCH_PROFILER")
 _MARKS = 2
+RAMP = 100_000_000  # cycles: some 50 ms
 _WAITS = re.compile(r"^(?:Context|Stream|Event|Device) (?:Sync|Wait)")
 
 
@@ -40,22 +42,22 @@ class Recorder:
         torch.cuda.synchronize(self._device)
         _prepare_profiler(_config(), {ProfilerActivity.CUDA})
         _enable_profiler(_config(), {ProfilerActivity.CUDA})
-        self._mark()
+        self._mark(RAMP)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            self._mark()
+            self._mark(1)
         finally:
             result = _disable_profiler()
         if kind is None:
             self._events = [event for event in result.events() if _is_activity(event)]
 
-    def _mark(self) -> None:
+    def _mark(self, cycles: int) -> None:
         torch.cuda.synchronize(self._device)
-        torch.cuda._sleep(1000)
+        torch.cuda._sleep(cycles)
         torch.cuda.synchronize(self._device)
 
     def names(self) -> list[str]:
