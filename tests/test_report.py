@@ -142,7 +142,7 @@ def test_ways_round_the_task_are_told_from_bad_form() -> None:
     fast = replace(late, outcome="impossible_timing")
     wrong = replace(late, stage="correctness")
     found = flagged([bad, guard, guard, late, fast, wrong])
-    assert [(flag.name, len(flag.attempts)) for flag in found] == [
+    assert [(flag.name, flag.count) for flag in found] == [
         ("guard", 2),
         ("impossible time", 1),
         ("wrong when timed", 1),

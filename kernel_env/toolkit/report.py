@@ -32,9 +32,10 @@ FORM = frozenset({"encoding", "size", "nesting", "syntax", "model-missing", "mod
 
 @dataclass(frozen=True)
 class Flag:
-    """A way round the task that was found, with the attempts that took it."""
+    """A way round the task, how many attempts took it, and `MOST_FLAGGED` of these."""
 
     name: str
+    count: int
     attempts: Sequence[Attempt]
 
 
@@ -69,8 +70,8 @@ def flagged(attempts: Sequence[Attempt]) -> list[Flag]:
         name = _flag(attempt)
         if name:
             groups.setdefault(name, []).append(attempt)
-    flags = [Flag(name, found[:MOST_FLAGGED]) for name, found in groups.items()]
-    return sorted(flags, key=lambda flag: (-len(flag.attempts), flag.name))
+    flags = [Flag(name, len(found), found[:MOST_FLAGGED]) for name, found in groups.items()]
+    return sorted(flags, key=lambda flag: (-flag.count, flag.name))
 
 
 def _flag(attempt: Attempt) -> str:
