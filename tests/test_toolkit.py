@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from kernel_env.server.local import visible_gpus
-from kernel_env.toolkit.folder import Sample
+from kernel_env.toolkit.folder import Sample, kernels
 from kernel_env.toolkit.prompt import EXAMPLES, example
 
 from .commands import invoke
@@ -55,6 +57,14 @@ def test_the_documented_sequence_works(tmp_path: Path, monkeypatch: pytest.Monke
                 assert re.search(r"tasks +2 of 3", done.stdout)
                 assert re.search(r"pass@3 +1\.000", done.stdout)
     assert (tmp_path / "report.html").stat().st_size > 10_000
+
+
+def test_honest_kernels_become_a_run_directory(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "benchmarks.run_folder", str(tmp_path / "run"), "--count", "20"]
+    subprocess.run(command, cwd=DOCUMENT.parents[1], check=True, timeout=60)
+    found = kernels(tmp_path / "run")
+    assert len(found) == 20
+    assert all("class ModelNew" in file.read_text() for file in found.values())
 
 
 def test_every_command_of_the_documentation_exists() -> None:
