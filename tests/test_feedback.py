@@ -37,6 +37,7 @@ def timing(**changes: Any) -> Timing:
 
 
 CASES: dict[str, tuple[Outcome, tuple[str, ...]]] = {
+    "foreign kernels": (Rejected(rule="provenance", message="sgemm"), ("when it ran (provenance)", "sgemm")),
     "rejected": (Rejected(rule="import", message="line 3: no"), ("Rejected", "(import)", "line 3: no")),
     "build": (BuildFailed(message="x.cu(7): error"), ("Did not build", "x.cu(7): error")),
     "raised": (Raised(stage="compile", message="NameError: a"), ("exception", "constructing", "NameError: a")),
