@@ -1,4 +1,4 @@
-"""Honest kernels as a run directory in KernelBench's naming: `python -m benchmarks.run_folder FOLDER [--count 20]`.
+"""Honest kernels as a run directory in KernelBench's naming: `python -m benchmarks.run_folder FOLDER`.
 
 Of one level and language, spread over the level's problems. `kernel-env eval-run`, `score` and `report` take it.
 """
