@@ -1,0 +1,12 @@
+"""Kills its own process.
+
+stage: correctness
+kind: crashed
+says: SIGKILL
+"""
+
+import os
+
+
+def trial():
+    os.kill(os.getpid(), 9)

@@ -1,0 +1,12 @@
+"""Reads where there is nothing.
+
+stage: correctness
+kind: crashed
+says: SIGSEGV
+"""
+
+import faulthandler
+
+
+def trial():
+    faulthandler._sigsegv()

@@ -1,0 +1,7 @@
+"""Ours die while a submission is built.
+
+kill: judge, zygote, worker
+kind: passed
+"""
+
+hold()

@@ -1,0 +1,9 @@
+"""Ours die while a submission is constructed.
+
+kill: judge, zygote, worker
+kind: passed
+"""
+
+
+def construct():
+    hold()
