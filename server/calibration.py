@@ -127,9 +127,7 @@ def _tells(reference: Reference, known: Calibration) -> bool:
 
 def calibrate(reference: Reference, source: str) -> Calibration:
     """Run the reference on its own inputs and on each family. Raises `TaskFault`."""
-    draws = [flatten(reference.inputs(secrets.randbits(62)))[1] for _ in range(2)]
-    domains = [domain.domain_of(list(each)) for each in zip(*draws, strict=True)]
-    del draws
+    domains = list(map(domain.joined, _domains(reference), _domains(reference)))
     runs = Runs(reference)
     own = runs.on(None)
     found: dict[str, Found] = {}
@@ -159,6 +157,10 @@ def measured(reference: Reference, family: Family | None) -> Allowances:
 
 def larger(one: Allowance, other: Allowance) -> Allowance:
     return Allowance(max(one.scale, other.scale), max(one.residual, other.residual), max(one.varies, other.varies))
+
+
+def _domains(reference: Reference) -> list[Domain]:
+    return [domain.domain_of(tensor) for tensor in flatten(reference.inputs(secrets.randbits(62)))[1]]
 
 
 def _candidates(reference: Reference, domains: Sequence[Domain], bounded: bool, integers: bool) -> list[Family]:

@@ -8,6 +8,7 @@ reference then decides.
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from typing import Literal
@@ -36,24 +37,27 @@ def bounded(source: str) -> bool:
     return _ONLY_IN_RANGE.search(source) is not None
 
 
-def domain_of(draws: list[torch.Tensor]) -> Domain:
-    """From several draws of one input."""
-    first = draws[0]
-    if first.dtype == torch.bool or first.dtype.is_complex or first.numel() < 2 or _overlaps(first):
+def domain_of(draw: torch.Tensor) -> Domain:
+    """As one draw of an input shows it."""
+    if draw.dtype == torch.bool or draw.dtype.is_complex or draw.numel() < 2 or _overlaps(draw):
         return Domain("kept")
-    low, high = _range(draws)
-    if not first.dtype.is_floating_point:
-        return Domain("kept" if any(_ordered(draw) for draw in draws) else "integers", "", low, high)
-    if not all(_free(draw) for draw in draws):
+    low, high = (float(bound) for bound in draw.aminmax())
+    if not draw.dtype.is_floating_point:
+        return Domain("kept" if _ordered(draw) else "integers", "", low, high)
+    if not _free(draw, low, high):
         return Domain("kept")
-    if low >= 0.0 and all(_sums_to_one(draw) for draw in draws):
+    if low >= 0.0 and _sums_to_one(draw):
         return Domain("simplex", "", low, high)
-    return Domain("free", _form(draws), low, high)
+    return Domain("free", _form(draw), low, high)
 
 
-def _range(draws: list[torch.Tensor]) -> tuple[float, float]:
-    bounds = [draw.aminmax() for draw in draws]
-    return min(float(low) for low, _ in bounds), max(float(high) for _, high in bounds)
+def joined(one: Domain, other: Domain) -> Domain:
+    """As two draws show it: kept if either says so, of a form that both have."""
+    if "kept" in (one.kind, other.kind):
+        return Domain("kept")
+    kind = one.kind if one.kind == other.kind else "free"
+    form = one.form if one.form == other.form else ""
+    return Domain(kind, form, min(one.low, other.low), max(one.high, other.high))
 
 
 def _overlaps(tensor: torch.Tensor) -> bool:
@@ -71,10 +75,9 @@ def _ordered(draw: torch.Tensor) -> bool:
     return flat.numel() <= 1 << 24 and int(flat.unique().numel()) == flat.numel()
 
 
-def _free(draw: torch.Tensor) -> bool:
+def _free(draw: torch.Tensor, low: float, high: float) -> bool:
     """Neither infinite nor whole numbers nor of two values."""
-    low, high = draw.aminmax()
-    if not bool(torch.isfinite(low)) or not bool(torch.isfinite(high)):
+    if not math.isfinite(low) or not math.isfinite(high):
         return False
     return not bool(((draw == low) | (draw == high)).all()) and not bool((draw == draw.round()).all())
 
@@ -85,12 +88,10 @@ def _sums_to_one(draw: torch.Tensor) -> bool:
     return bool(((draw.sum(-1, dtype=torch.float32) - 1.0).abs() < 1e-2).all())
 
 
-def _form(draws: list[torch.Tensor]) -> Form:
-    shape = draws[0].shape
-    if len(shape) < 2 or shape[-1] != shape[-2] or shape[-1] < 2:
+def _form(draw: torch.Tensor) -> Form:
+    if draw.dim() < 2 or draw.shape[-1] != draw.shape[-2] or draw.shape[-1] < 2:
         return ""
-    upper = all(torch.equal(draw, draw.triu()) for draw in draws)
-    lower = all(torch.equal(draw, draw.tril()) for draw in draws)
+    upper, lower = torch.equal(draw, draw.triu()), torch.equal(draw, draw.tril())
     if upper or lower:
         return "diagonal" if upper and lower else "upper" if upper else "lower"
-    return "symmetric" if all(torch.equal(draw, draw.mT) for draw in draws) else ""
+    return "symmetric" if torch.equal(draw, draw.mT) else ""

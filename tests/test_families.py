@@ -8,7 +8,7 @@ from torch import nn
 
 from kernel_env.server import strict
 from kernel_env.server.agreement import deviation
-from kernel_env.server.domain import Domain, bounded, domain_of
+from kernel_env.server.domain import Domain, bounded, domain_of, joined
 from kernel_env.server.perturbed import perturbed
 from kernel_env.server.tf32 import Tf32Products, cut
 from kernel_env.server.varied import changes, vary
@@ -17,7 +17,7 @@ FLOATS = [name for name in strict.FAMILIES if name != "bounds"]
 
 
 def varied(family: str, draws: list[torch.Tensor]) -> tuple[torch.Tensor, Domain]:
-    domain = domain_of(draws)
+    domain = joined(*map(domain_of, draws))
     value = draws[0].clone()
     vary(family, [value], [domain])
     return value, domain
@@ -55,17 +55,17 @@ KEPT = {
 
 @pytest.mark.parametrize("name", KEPT)
 def test_what_has_a_meaning_is_kept(name: str) -> None:
-    domain = domain_of([KEPT[name], KEPT[name]])
+    domain = domain_of(KEPT[name])
     assert domain.kind == "kept"
     assert not any(changes(family, [domain], bounded=False) for family in strict.FAMILIES)
 
 
 def test_numbers_become_others_of_the_same_layout() -> None:
-    draws = [torch.rand(16, 64)[:, ::2] for _ in range(2)]
+    domain = domain_of(torch.rand(16, 64)[:, ::2])
     for family in FLOATS:
         value = torch.rand(16, 64)[:, ::2]
         before = value.clone()
-        vary(family, [value], [domain_of(draws)])
+        vary(family, [value], [domain])
         assert value.stride() == (64, 2)
         assert not torch.equal(value, before)
         assert bool(torch.isfinite(value).all())
