@@ -191,6 +191,7 @@ class Episode:
             "task_hash": self.task.hash,
             "split": self.task.split,
             "reward_kind": self._backend.settings.reward,
+            "checks": self._backend.settings.checks,
         }
 
     def _event(self, kind: str) -> dict[str, Any]:
