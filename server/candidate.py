@@ -183,7 +183,7 @@ class Candidate:
                 request["flush"],
                 request["hold"],
             )
-        self._count()
+        self._count(rarely=not request["record"])
         reply: dict[str, Any] = {"laps": laps.device, "host": laps.host}
         if isinstance(recorder, Recorder):
             reply["record"] = self._told(recorder, len(sets))
@@ -234,9 +234,9 @@ class Candidate:
         with torch.no_grad(), self._census.unchanged() if self._census else nullcontext():
             yield
 
-    def _count(self) -> None:
+    def _count(self, rarely: bool = False) -> None:
         if self._census:
-            self._census.modules()
+            self._census.modules(rarely)
 
     def _forward(self, inputs: list[Any]) -> Any:
         with self._watch:

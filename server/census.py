@@ -22,6 +22,7 @@ from . import linkage
 from .mapped import DELETED, Mapped, mapped
 
 ENDING_S = 0.2
+RARELY_S = 0.5
 _POLL_S = 0.005
 _VENDOR = re.compile(r"lib(?:cublas|cudnn|cufft|cusolver|cusparse|cutensor|mkl|dnnl|onednn|openblas|blas|lapack)")
 _ANONYMOUS = "/memfd:"
@@ -43,6 +44,7 @@ class Census:
         self._known = set(mapped())
         self._ours = _libraries(self._known)
         self.own: list[Mapped] = []
+        self._looked = 0.0
 
     @contextmanager
     def unchanged(self) -> Iterator[None]:
@@ -58,8 +60,12 @@ class Census:
         if _left(threads):
             self._violate("forward() left a Python thread running: end it in the call that starts it")
 
-    def modules(self) -> None:
-        """What has been mapped since the last time."""
+    def modules(self, rarely: bool = False) -> None:
+        """What has been mapped since the last time; to look takes some ms, so `rarely` leaves most looks out."""
+        now = time.monotonic()
+        if rarely and now < self._looked + RARELY_S:
+            return
+        self._looked = now
         for path, module in mapped().items():
             if path not in self._known:
                 self._known.add(path)
