@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
+from pathlib import Path
 
+import pytest
+import torch
+
+from kernel_env.server.mapped import mapped
 from kernel_env.server.origins import Origins, base_name
 from kernel_env.server.outcome import Timing
 from kernel_env.server.provenance import KernelTime, Record, is_library, is_move, is_own, problem
@@ -163,3 +167,12 @@ def test_the_base_of_a_name(name: str, base: str) -> None:
 def test_text_tells_an_origin() -> None:
     origins = Origins(["mine", "other"], [], "SOURCE = 'extern \"C\" __global__ void mine(float* x) {}'")
     assert (origins.of("mine"), origins.of("other")) == ("text", "")
+
+
+def test_a_kernel_is_found_in_the_module_that_holds_its_name() -> None:
+    module = mapped()[str(Path(torch.__file__).resolve().parent / "lib" / "libc10.so")]
+    mangled = next(text for text in sorted(module.strings()) if text.startswith("_ZN3c105Error"))
+    name = torch._C._demangle(mangled)
+    origins = Origins([name, "void stranger<4>(float*)"], [module], "")
+    assert "(" in name
+    assert (origins.of(name), origins.of("void stranger<4>(float*)")) == ("extension", "")
