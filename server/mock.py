@@ -14,6 +14,8 @@ from typing import Any
 
 from .checks import check
 from .config import Settings
+from .fleet import CLOSED
+from .once import Once
 from .outcome import (
     Device,
     Evaluation,
@@ -39,15 +41,22 @@ class MockPool:
         self._slots = asyncio.Semaphore(CHECKS_AT_ONCE)
         self._waiting = 0
         self._running = 0
+        self._closed = False
+        self._once = Once()
 
     async def start(self) -> None:
         return None
 
     async def ready(self, timeout_s: float) -> Device | None:
-        return self._device
+        return None if self._closed else self._device
 
     async def evaluate(self, request: EvaluationRequest) -> Evaluation:
+        return await self._once.run(request, self._evaluate)
+
+    async def _evaluate(self, request: EvaluationRequest) -> Evaluation:
         arrived = time.monotonic()
+        if self._closed:
+            return Evaluation(outcome=Infrastructure(message=CLOSED, retryable=False), device=self._device)
         self._waiting += 1
         try:
             async with asyncio.timeout(request.budget_s), self._slots:
@@ -77,15 +86,15 @@ class MockPool:
 
     def health(self) -> dict[str, Any]:
         return {
-            "state": "ready",
+            "state": "failed" if self._closed else "ready",
             "devices": [{"index": "0", "state": "ready", "name": self._device.name}],
             "queued": self._waiting - self._running,
             "running": self._running,
-            "message": "",
+            "message": CLOSED if self._closed else "",
         }
 
     async def close(self) -> None:
-        return None
+        self._closed = True
 
 
 def fake(task: TaskSource, code: str) -> Passed:

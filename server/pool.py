@@ -3,7 +3,8 @@
 A pool takes an `EvaluationRequest` and returns exactly one `Evaluation`. It never raises for anything a
 submission does, nor for faults of its own: those are `Infrastructure` outcomes, retried once inside the
 pool where that can help. Cancelling the awaiting task abandons the evaluation: its queued work is dropped
-and its running candidate ended within a second. It does not know sessions, rewards or openenv.
+and its running candidate ended within a second. A request that comes again is not evaluated again (see `once`).
+It does not know sessions, rewards or openenv. `conformance` holds a pool to all of this.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from .outcome import Device, Evaluation, EvaluationRequest
 
 
 class Pool(Protocol):
-    """`local`: workers on this host. Others (ray, modal) implement the same contract."""
+    """`local`: workers on this host; `ray`: actors of a cluster; `modal`: containers; `mock`: nothing is run."""
 
     async def start(self) -> None:
         """Begin starting the workers; returns at once."""

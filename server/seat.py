@@ -1,4 +1,4 @@
-"""One device of the local pool and the worker process that serves it now.
+"""One device and the worker process that serves it now, for the local pool and for a host of the Ray pool.
 
 A worker that dies is started again with a growing pause; after `START_TRIES` failures in a row the device is
 given up. What a dying worker was evaluating is lost as a fault of ours; trying it again is the pool's decision.
@@ -20,6 +20,7 @@ from .child import Child, StartFailed, StartRefusedError
 from .company import Company
 from .config import Settings
 from .finish import finish
+from .fleet import State, Unavailable
 from .folders import Claim
 from .frames import FrameError
 from .outcome import Device, Evaluation, EvaluationRequest, Infrastructure
@@ -38,23 +39,20 @@ DeviceKind = Literal["cuda", "cpu"]
 _logger = logging.getLogger(__name__)
 
 
-class Unavailable(RuntimeError):
-    """No worker serves this device any more; the text says why."""
-
-
 @dataclass
 class Seat:
-    """One device and the worker process that serves it now."""
+    """`refused`: failed for a reason that starting again will not mend."""
 
     settings: Settings
     kind: DeviceKind
     index: str
     changed: Signal
-    state: Literal["starting", "ready", "failed"] = "starting"
+    state: State = "starting"
     device: Device | None = None
     message: str = ""
     submissions: int = 0
     restarts: int = 0
+    refused: bool = False
     sandbox: dict[str, dict[str, str]] = field(default_factory=dict)
     _worker: Child | None = None
     _asked: dict[str, asyncio.Future[Evaluation]] = field(default_factory=dict)
@@ -69,6 +67,7 @@ class Seat:
                 await self._serve()
                 failures = 0
             except StartRefusedError as error:
+                self.refused = True
                 self.retire(str(error))
                 return
             except StartFailed as error:
@@ -182,7 +181,7 @@ class Seat:
         device = self.device or Device(kind=self.kind, name="not started", index=self.index)
         return Evaluation(outcome=Infrastructure(message=reason, retryable=retryable), device=device)
 
-    def _become(self, state: Literal["starting", "ready", "failed"], message: str) -> None:
+    def _become(self, state: State, message: str) -> None:
         self.state, self.message = state, message
         self.changed.set()
 

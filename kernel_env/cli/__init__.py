@@ -8,7 +8,20 @@ from __future__ import annotations
 
 import typer
 
-from . import baseline, demo, doctor, eval_run, evaluate, evolve, generate, report, score, serve, tasks
+from . import (
+    baseline,
+    conformance,
+    demo,
+    doctor,
+    eval_run,
+    evaluate,
+    evolve,
+    generate,
+    report,
+    score,
+    serve,
+    tasks,
+)
 
 app = typer.Typer(
     name="kernel-env",
@@ -29,6 +42,7 @@ app.command("generate-and-eval")(generate.generate_and_eval)
 app.command("report")(report.report)
 app.command("export")(report.export)
 app.command("evolve", cls=evolve.Command)(evolve.evolve)
+app.command("conformance")(conformance.conformance)
 app.command("doctor")(doctor.doctor)
 
 
