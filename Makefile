@@ -7,13 +7,15 @@ BIN := $(VENV)/bin
 OLD_OPENENV := .venv-compat/openenv-0.3
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test check lint format clean
+.PHONY: help demo serve test test-ray lock check lint format clean
 
 help:
 	@echo "make demo    install, then play a full episode on this machine's device"
 	@echo "make serve   install, then serve on 127.0.0.1:8000"
 	@echo "make test    install with the development tools, then check style and types and run the tests"
+	@echo "make test-ray  the tests of the pool on a Ray cluster, which they start on this machine"
 	@echo "make check   style and types only"
+	@echo "make lock    write the versions that the image is built with (needs uv)"
 	@echo "make format  apply the formatter"
 	@echo "make clean   remove the environments and build output"
 
@@ -26,8 +28,18 @@ serve: $(VENV)/.installed
 test: check $(OLD_OPENENV)/.installed
 	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 
+# Not part of `test`: Ray is 80 MB, and its cluster and workers take minutes on two cores.
+test-ray: $(VENV)/.developed
+	$(BIN)/python -m pip install --disable-pip-version-check --editable '.[ray]'
+	$(BIN)/python -m pytest tests/test_ray_pool.py
+
 check lint: $(VENV)/.developed
 	scripts/check $(BIN)
+
+# The versions in the image: Python 3.12 on x86-64, torch for CUDA.
+lock:
+	uv pip compile pyproject.toml requirements/torch.txt --all-extras --python-version 3.12 --no-header \
+		--python-platform x86_64-manylinux_2_28 --no-annotate --quiet --output-file requirements/lock.txt
 
 format: $(VENV)/.developed
 	$(BIN)/ruff check --fix --select I .

@@ -14,6 +14,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from kernel_env.server.config import Settings, SettingsError
@@ -49,7 +50,7 @@ def create_app(settings: Settings | None = None, *, pool: Pool | None = None) ->
     from kernel_env.server.tasks import TaskSet
 
     tasks = TaskSet.load(settings)
-    backend = Backend(settings, tasks, pool or _pool(settings), EventLog.open(settings))
+    backend = Backend(settings, tasks, pool or pool_for(settings), EventLog.open(settings))
     app = build(
         partial(KernelEnvironment, backend),
         KernelAction,
@@ -153,11 +154,24 @@ def _gradio(wanted: bool) -> Iterator[None]:
             del sys.modules["gradio"]
 
 
-def _pool(settings: Settings) -> Pool:
+def pool_for(settings: Settings) -> Pool:
+    """The pool that the settings name, not started. Raises `SettingsError` where a package for it is missing."""
     if settings.evaluator == "mock":
         from kernel_env.server.mock import MockPool
 
         return MockPool(settings)
+    if settings.pool == "ray":
+        if find_spec("ray") is None:
+            raise SettingsError("KERNEL_ENV_POOL=ray needs Ray: pip install 'openenv-kernel_env[ray]'")
+        from kernel_env.server.ray_pool import RayPool
+
+        return RayPool(settings)
+    if settings.pool == "modal":
+        if find_spec("modal") is None:
+            raise SettingsError("KERNEL_ENV_POOL=modal needs its client: pip install 'openenv-kernel_env[modal]'")
+        from kernel_env.server.modal_pool import ModalPool
+
+        return ModalPool(settings)
     from kernel_env.server.local import LocalPool
 
     return LocalPool(settings)

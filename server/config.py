@@ -19,6 +19,7 @@ from .peaks import FIELDS, Peak
 EvaluatorKind = Literal["auto", "gpu", "cpu", "mock"]
 RewardKind = Literal["speedup", "roofline"]
 BaselineKind = Literal["eager", "compile"]
+PoolKind = Literal["local", "ray", "modal"]
 ChecksKind = Literal["standard", "strict"]
 
 _FASTEST = 1e6
@@ -34,10 +35,12 @@ class Settings:
 
     `tasks` lists sources in order: `embedded`, `kernelbench` (needs `kernelbench_dir`), `huggingface`,
     or the path of a task file or folder. `peaks` holds for every device of this server. `user_tasks`: a reset may
-    bring a task of its own, whose reference runs where the judge does.
+    bring a task of its own, whose reference runs where the judge does. `gpu_model` and what begins with `ray_` are
+    for the pool on a Ray cluster; `ray_cpus` 0 is a device's share of its host.
     """
 
     evaluator: EvaluatorKind = "auto"
+    pool: PoolKind = "local"
     gpus: tuple[str, ...] = ()
     tasks: tuple[str, ...] = ("embedded",)
     kernelbench_dir: Path | None = None
@@ -49,6 +52,9 @@ class Settings:
     roofline_reject: float = 0.8
     baseline: BaselineKind = "eager"
     peaks: Peak | None = None
+    gpu_model: str = ""
+    ray_address: str = "auto"
+    ray_cpus: float = 0.0
     checks: ChecksKind = "standard"
     sandbox: Mode = "auto"
     host: str = "127.0.0.1"
@@ -80,7 +86,11 @@ class Settings:
             evaluator=cast(
                 EvaluatorKind, env.choice("KERNEL_ENV_EVALUATOR", ("auto", "gpu", "cpu", "mock"), "auto")
             ),
+            pool=cast(PoolKind, env.choice("KERNEL_ENV_POOL", ("local", "ray", "modal"), "local")),
             gpus=env.gpus("KERNEL_ENV_GPUS"),
+            gpu_model=env.text("KERNEL_ENV_GPU_MODEL", cls.gpu_model),
+            ray_address=env.text("KERNEL_ENV_RAY_ADDRESS", cls.ray_address),
+            ray_cpus=env.number("KERNEL_ENV_RAY_CPUS", cls.ray_cpus, 0.0, 1024.0),
             tasks=env.names("KERNEL_ENV_TASKS", default_tasks),
             kernelbench_dir=kernelbench,
             max_turns=env.integer("KERNEL_ENV_MAX_TURNS", cls.max_turns, 1, 1000),

@@ -21,6 +21,7 @@ def describe(device: torch.device) -> Device:
         return Device(
             kind="cuda",
             name=properties.name,
+            uuid=f"GPU-{properties.uuid}",
             capability=f"{properties.major}.{properties.minor}",
             memory_bytes=properties.total_memory,
             versions={**versions, "cuda": str(torch.version.cuda)},

@@ -169,11 +169,15 @@ Outcome = Annotated[
 
 
 class Device(Fact):
-    """What evaluates: `kind` "cuda" | "cpu" | "mock", its name, and how submissions in each language run."""
+    """What evaluates: `kind` "cuda" | "cpu" | "mock", its name, and how submissions in each language run.
+
+    `uuid` is the driver's, where there is one: what tells two devices of one model apart.
+    """
 
     kind: Literal["cuda", "cpu", "mock"]
     name: str
     index: str = "0"
+    uuid: str | None = None
     capability: str | None = None
     memory_bytes: int | None = None
     versions: dict[str, str] = Field(default_factory=dict)
