@@ -18,6 +18,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from kernel_env.server.config import Settings, SettingsError
+from kernel_env.server.pools import pool_for
 from kernel_env.server.task_sources import TaskError
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def create_app(settings: Settings | None = None, *, pool: Pool | None = None) ->
     from kernel_env.server.tasks import TaskSet
 
     tasks = TaskSet.load(settings)
-    backend = Backend(settings, tasks, pool or pool_for(settings), EventLog.open(settings))
+    backend = Backend(settings, tasks, _watched(pool or pool_for(settings)), EventLog.open(settings))
     app = build(
         partial(KernelEnvironment, backend),
         KernelAction,
@@ -154,27 +155,13 @@ def _gradio(wanted: bool) -> Iterator[None]:
             del sys.modules["gradio"]
 
 
-def pool_for(settings: Settings) -> Pool:
-    """The pool that the settings name, not started. Raises `SettingsError` where a package for it is missing."""
-    if settings.evaluator == "mock":
-        from kernel_env.server.mock import MockPool
+def _watched(pool: Pool) -> Pool:
+    """With metrics, where the package for them is there."""
+    if find_spec("prometheus_client") is None:
+        return pool
+    from kernel_env.server.metrics import WatchedPool
 
-        return MockPool(settings)
-    if settings.pool == "ray":
-        if find_spec("ray") is None:
-            raise SettingsError("KERNEL_ENV_POOL=ray needs Ray: pip install 'openenv-kernel_env[ray]'")
-        from kernel_env.server.ray_pool import RayPool
-
-        return RayPool(settings)
-    if settings.pool == "modal":
-        if find_spec("modal") is None:
-            raise SettingsError("KERNEL_ENV_POOL=modal needs its client: pip install 'openenv-kernel_env[modal]'")
-        from kernel_env.server.modal_pool import ModalPool
-
-        return ModalPool(settings)
-    from kernel_env.server.local import LocalPool
-
-    return LocalPool(settings)
+    return WatchedPool(pool)
 
 
 def _attach_lifetime(app: FastAPI, backend: Backend) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .console import USAGE, err, fail, load_tasks, out, progress, settings_from, steps
+from .console import USAGE, err, fail, load_tasks, out, pool_of, progress, settings_from, steps
 
 if TYPE_CHECKING:
     from kernel_env.server.config import Settings
@@ -81,7 +81,6 @@ async def _measure(
     again: bool,
 ) -> list[Measured]:
     """What could not be measured."""
-    from kernel_env.server.local import LocalPool
     from kernel_env.toolkit.folder import locked
     from kernel_env.toolkit.references import Timings, measure
 
@@ -90,7 +89,7 @@ async def _measure(
         correctness_timeout_s=max(settings.correctness_timeout_s, COMPILE_S),
         step_timeout_s=max(settings.step_timeout_s, 2 * COMPILE_S),
     )
-    pool = LocalPool(patient)
+    pool = pool_of(patient)
     await pool.start()
     try:
         with progress("Starting the workers"):

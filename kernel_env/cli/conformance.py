@@ -25,9 +25,9 @@ def conformance(
 ) -> None:
     """Start the pool as `serve` would, check what a server relies on, end it. Status 1 if anything is broken."""
     settings = settings_from({"KERNEL_ENV_POOL": pool, "KERNEL_ENV_EVALUATOR": evaluator})
-    from kernel_env.server.app import pool_for
     from kernel_env.server.config import SettingsError
     from kernel_env.server.conformance import conform
+    from kernel_env.server.pools import pool_for
 
     async def held() -> list[Result]:
         results = []

@@ -22,6 +22,7 @@ from rich.progress import (
 
 if TYPE_CHECKING:
     from kernel_env.server.config import Settings
+    from kernel_env.server.pool import Pool
     from kernel_env.server.tasks import TaskSet
 
 USAGE = 2
@@ -98,6 +99,17 @@ def load_tasks(settings: Settings) -> TaskSet:
     try:
         return TaskSet.load(settings)
     except TaskError as error:
+        fail(error, USAGE)
+
+
+def pool_of(settings: Settings) -> Pool:
+    """The pool that the settings name, not started; ends the command where a package for it is missing."""
+    from kernel_env.server.config import SettingsError
+    from kernel_env.server.pools import pool_for
+
+    try:
+        return pool_for(settings)
+    except SettingsError as error:
         fail(error, USAGE)
 
 

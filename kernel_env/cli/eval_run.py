@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .console import USAGE, err, fail, leave_gradio_out, load_tasks, out, progress, settings_from, steps
+from .console import USAGE, err, fail, leave_gradio_out, load_tasks, out, pool_of, progress, settings_from, steps
 
 if TYPE_CHECKING:
     from kernel_env.toolkit.attempt import Attempt
@@ -87,7 +87,7 @@ def evaluator_for(url: str | None, at_once: int, options: Mapping[str, object]) 
         leave_gradio_out()
         return ServerEvaluator(url, at_once)
     settings = settings_from(options)
-    return LocalEvaluator(settings, load_tasks(settings))
+    return LocalEvaluator(settings, load_tasks(settings), pool_of(settings))
 
 
 @dataclass

@@ -15,7 +15,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from .console import USAGE, fail, leave_gradio_out, load_tasks, out, progress, settings_from
+from .console import USAGE, fail, leave_gradio_out, load_tasks, out, pool_of, progress, settings_from
 
 if TYPE_CHECKING:
     from kernel_env.server.config import Settings
@@ -129,7 +129,6 @@ def _evaluate_here(options: dict[str, str | None], code: str, task_id: str, lang
 
 
 async def _run(settings: Settings, request: EvaluationRequest) -> Verdict:
-    from kernel_env.toolkit.evaluators import pool as pool_of
     from kernel_env.toolkit.evaluators import shown
 
     pool = pool_of(settings)

@@ -55,11 +55,11 @@ class Evaluator(Protocol):
 
 
 class LocalEvaluator:
-    """Workers of this process, one for each device that `settings` names."""
+    """A pool of this process's own: by default a worker for each device that `settings` names."""
 
-    def __init__(self, settings: Settings, tasks: TaskSet) -> None:
+    def __init__(self, settings: Settings, tasks: TaskSet, pool: Pool) -> None:
         self._settings, self._tasks = settings, tasks
-        self.pool = pool(settings)
+        self.pool = pool
         self.at_once = EACH_DEVICE
         self._device: Device | None = None
 
@@ -131,14 +131,6 @@ def shown(evaluation: Evaluation, task_id: str, language: str, settings: Setting
         **numbers(outcome),
         "metadata": facts(evaluation),
     }
-
-
-def pool(settings: Settings) -> Pool:
-    """The pool that `settings.evaluator` names."""
-    from kernel_env.server.local import LocalPool
-    from kernel_env.server.mock import MockPool
-
-    return MockPool(settings) if settings.evaluator == "mock" else LocalPool(settings)
 
 
 class ServerEvaluator:
