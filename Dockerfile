@@ -33,7 +33,7 @@ COPY pyproject.toml README.md LICENSE ./
 COPY kernel_env kernel_env
 COPY server server
 # Extras by commas: ray for the nodes of a Ray cluster, level4 for KernelBench's models of Hugging Face.
-ARG EXTRAS=huggingface
+ARG EXTRAS=huggingface,metrics
 RUN pip install --constraint requirements/lock.txt ".[$EXTRAS]"
 
 # Any user may run it, on a read-only root: everything that is written goes below /tmp.

@@ -77,7 +77,7 @@ def _installed(image: modal.Image, extras: str) -> modal.Image:
     )
 
 
-image = _installed(tools, "modal")
+image = _installed(tools, "modal,metrics")
 test_image = _installed(tools, "dev").add_local_dir(str(HERE / "tests"), f"{APP}/tests", ignore=["**/__pycache__"])
 
 app = modal.App(NAME)

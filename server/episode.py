@@ -111,7 +111,8 @@ class Episode:
         self.check_open()
         started = time.monotonic()
         code = extract_code(request.code)
-        evaluation = await self._evaluate(code, timeout_s)
+        evaluation_id = uuid.uuid4().hex
+        evaluation = await self._evaluate(evaluation_id, code, timeout_s)
         value, evaluation = self._rewarded(evaluation)
         measured, told = numbers(evaluation.outcome), facts(evaluation)
         self._advance(evaluation, value, measured.get("speedup"))
@@ -125,16 +126,17 @@ class Episode:
             **measured,
         )
         wall_s = round(time.monotonic() - started, 6)
-        event = {"request_id": request.request_id, "reward": value, "wall_s": wall_s, **told, **measured}
+        ids = {"request_id": request.request_id, "evaluation_id": evaluation_id}
+        event = {**ids, "reward": value, "wall_s": wall_s, **told, **measured}
         if self._backend.settings.eval_log_code:
             event["code"] = encodable(code)
         self._log_step(evaluation.outcome, event)
         return observation
 
-    async def _evaluate(self, code: str, timeout_s: float | None) -> Evaluation:
+    async def _evaluate(self, evaluation_id: str, code: str, timeout_s: float | None) -> Evaluation:
         budget_s = min(self._backend.settings.step_timeout_s, timeout_s or math.inf)
         request = EvaluationRequest(
-            id=uuid.uuid4().hex,
+            id=evaluation_id,
             task=TaskSource(id=self.task.id, source=self.task.source, hash=self.task.hash),
             language=self.language,
             code=code,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from importlib.util import find_spec
 from typing import Any
 
 from fastapi import APIRouter, FastAPI, HTTPException, Request, Response, WebSocket
@@ -48,6 +49,11 @@ def install(app: FastAPI, backend: Backend) -> None:
         state = _health(backend, sessions)
         return JSONResponse(state, status_code=200 if state["state"] == "ready" else 503)
 
+    @router.get("/metrics", tags=["Health"], summary="Prometheus's metrics, where prometheus-client is installed")
+    async def metrics() -> Response:
+        return exposed()
+
+    exposed = _metrics(backend, sessions)
     replaced = {getattr(route, "path", None) for route in router.routes}
     app.router.routes[:] = [
         *router.routes,
@@ -58,6 +64,18 @@ def install(app: FastAPI, backend: Backend) -> None:
     app.add_exception_handler(HTTPException, _failed)
     app.title, app.description = "kernel_env", "An OpenEnv environment: GPU kernels for KernelBench tasks."
     app.contact, app.license_info = None, {"name": "MIT"}
+
+
+def _metrics(backend: Backend, sessions: Sessions) -> Callable[[], Response]:
+    if find_spec("prometheus_client") is None:
+        told = "there are no metrics: pip install 'openenv-kernel_env[metrics]' on the server's machine"
+        return lambda: JSONResponse({"detail": told}, status_code=501)
+    from .metrics import CONTENT_TYPE, Standing, WatchedPool, exposition
+
+    assert isinstance(backend.pool, WatchedPool)
+    registry = backend.pool.registry
+    registry.register(Standing(lambda: _health(backend, sessions)))
+    return lambda: Response(exposition(registry), media_type=CONTENT_TYPE)
 
 
 def _health(backend: Backend, sessions: Sessions) -> dict[str, Any]:

@@ -135,7 +135,7 @@ def test_the_image_is_the_dockerfiles(app: ModuleType, calls: Calls) -> None:
     pip = "pip install --constraint /app/requirements/lock.txt"
     assert installs == [
         f"{pip} --requirement /app/requirements/torch.txt",
-        f"{pip} '/app[modal]'",
+        f"{pip} '/app[modal,metrics]'",
         f"{pip} '/app[dev]'",
     ]
     assert all(given == {} for name, _, given in made if name == "env")
