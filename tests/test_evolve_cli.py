@@ -92,8 +92,12 @@ def test_a_run_from_the_command_line(task: Path, tmp_path: Path) -> None:
         again = run(str(task), *common(endpoint), "--run-dir", "r", cwd=tmp_path)
         assert again.returncode == 3
         assert "holds a run already" in again.stderr
-        # The folder's own settings are enough to go on.
-        resumed = run("--resume", "r", "--max-evals", "12", "--quiet", cwd=tmp_path)
+        # The folder's own settings are enough to go on, but for secrets.
+        refused = run("--resume", "r", cwd=tmp_path)
+        assert refused.returncode == 3
+        assert "give --header X-Gateway=... again" in refused.stderr
+        header = ("--header", "X-Gateway=abc-gateway")
+        resumed = run("--resume", "r", *header, "--max-evals", "12", "--quiet", cwd=tmp_path)
         assert resumed.returncode in (0, 1), resumed.stderr
         assert "confirmed" in resumed.stdout
         assert resumed.stderr == ""

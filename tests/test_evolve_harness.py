@@ -27,6 +27,12 @@ GOOD = f"Idea: double\n```python\n{CODE}\n```"
 
 
 @pytest.fixture(scope="module")
+def closed(launch: Launch) -> Server:
+    """Takes no tasks of its clients."""
+    return launch(scripted=True)
+
+
+@pytest.fixture(scope="module")
 def server(launch: Launch) -> Server:
     return launch(scripted=True, KERNEL_ENV_MAX_TURNS="3", KERNEL_ENV_USER_TASKS="true")
 
@@ -129,14 +135,28 @@ def test_a_lost_evaluation_is_tried_again_elsewhere(server: Server, tmp_path: Pa
     assert [node.stage for node in result.history] == ["infrastructure", "passed"]
 
 
-def test_a_server_that_takes_no_tasks_says_so(launch: Launch, tmp_path: Path) -> None:
-    closed = launch(scripted=True)
+def test_a_server_that_takes_no_tasks_says_so(closed: Server, tmp_path: Path) -> None:
     with serving(lambda body, number: GOOD) as endpoint:
         with pytest.raises(ConfigError, match="KERNEL_ENV_USER_TASKS"):
             evolve(endpoint, tmp_path / "a", {"budget": {"calls": 1}}, GPUEvaluator(closed.url))
         with pytest.raises(ConfigError, match="has another text"):
             evolve(endpoint, tmp_path / "b", evaluator=GPUEvaluator(closed.url, task_id="level1/e01_RowSoftmax"))
     assert not endpoint.requests
+
+
+def test_a_task_that_comes_along_is_checked_first(server: Server, closed: Server) -> None:
+    with server.connect() as wire:
+        opening = wire.reset(task_source=TASK)
+        assert opening["observation"]["task_id"].startswith("user/")
+        assert wire.reset(task_source=TASK)["observation"]["task_id"] == opening["observation"]["task_id"]
+        assert (
+            wire.refused("reset", {"task_source": TASK, "task_id": "level1/e01_RowSoftmax"}) == "VALIDATION_ERROR"
+        )
+        assert wire.refused("reset", {"task_source": "class Model: pass"}) == "VALIDATION_ERROR"
+        assert wire.refused("reset", {"task_source": 5}) == "VALIDATION_ERROR"
+        assert wire.refused("reset", {"task_source": "#" * (1 << 20) + "#"}) == "VALIDATION_ERROR"
+    with closed.connect() as wire:
+        assert wire.refused("reset", {"task_source": TASK}) == "USER_TASKS_OFF"
 
 
 async def test_one_evaluation(server: Server) -> None:

@@ -282,6 +282,16 @@ def test_metrics_are_those_of_the_original() -> None:
     assert Metrics.from_dict(metrics.to_dict()) == metrics
 
 
+def test_metrics_may_hold_anything(tmp_path: Path) -> None:
+    nan = float("nan")
+    odd = Metrics(2.0, 2.0, 1.0, reward=nan, speedup_low=nan, details={"device": object(), "shares": (nan, 1.0)})
+    with serving(said(program())) as endpoint:
+        result = evolve(endpoint, tmp_path, {"budget": {"calls": 1}}, Blocking(lambda code: odd))
+    assert result.success
+    assert result.best is not None
+    assert result.best.metrics.to_dict()["details"]["shares"] == [None, 1.0]
+
+
 def test_plain_evaluators_run_beside_the_loop(tmp_path: Path) -> None:
     evaluator = Blocking(lambda code: Metrics(2.0, 2.0, 1.0))
     with serving(said(program())) as endpoint:

@@ -197,6 +197,7 @@ def _known(task_id: str, sources: str | None) -> str:
 
 def _llm(settings: EvolveConfig, headers: list[str]) -> LLMConfig:
     from kernel_env.evolve import ConfigError, LLMConfig
+    from kernel_env.evolve.redact import MARK
 
     section = settings.llm
     found = dict(section.headers)
@@ -205,6 +206,10 @@ def _llm(settings: EvolveConfig, headers: list[str]) -> LLMConfig:
         if not equals or not name:
             raise ConfigError(f"--header {text.partition('=')[0]!r} is none; write NAME=VALUE")
         found[name] = value
+    hidden = [name for name, value in found.items() if MARK in value]
+    if hidden or MARK in (section.base_url or ""):
+        told = f"--header {hidden[0]}=..." if hidden else "--base-url"
+        raise ConfigError(f"a saved run keeps no secrets: give {told} again")
     options = dict(section.options)
     if found:
         options["default_headers"] = {**found, **options.get("default_headers", {})}

@@ -22,8 +22,8 @@ class Mark:
     kind: str
     score: float | None
     best_so_far: float | None
-    label: str
-    title: str
+    outcome: str
+    idea: str
 
 
 @dataclass(frozen=True)
@@ -52,12 +52,16 @@ def speedups(marks: Sequence[Mark]) -> str:
         at = frame.y(mark.score) if mark.score else floor
         parts.append(
             f'<a href="#n{mark.id}"><circle class="{mark.kind}" cx="{frame.x(index):.1f}" cy="{at:.1f}" r="5">'
-            f"<title>{escape(mark.title)}</title></circle></a>"
+            f"<title>{escape(_title(mark))}</title></circle></a>"
         )
     step = max(1, -(-len(marks) // 12))
     for index in range(0, len(marks), step):
         parts.append(_tick(frame.x(index), HEIGHT - 8, str(index), "middle"))
     return _svg(WIDTH, HEIGHT, "Speedup of each candidate", parts)
+
+
+def _title(mark: Mark) -> str:
+    return f"candidate {mark.id}: {mark.outcome}. {mark.idea}"
 
 
 def _axis(frame: _Frame) -> str:
@@ -112,8 +116,10 @@ def lineage(marks: Sequence[Mark]) -> str:
         at_x, at_y = 12 + INDENT * depth, ROW * row + ROW / 2 + 4
         parts.append(
             f'<a href="#n{mark.id}"><circle class="{mark.kind}" cx="{at_x}" cy="{at_y}" r="6"/>'
-            f'<text class="row" x="{at_x + 14}" y="{at_y + 4}">{escape(mark.label[: IDEA_CAP + LABEL])}</text>'
-            f"<title>{escape(mark.title)}</title></a>"
+            f'<text class="row" x="{at_x + 14}" y="{at_y + 4}">{mark.id}'
+            f'<tspan class="outcome" dx="8">{escape(mark.outcome)}</tspan>'
+            f'<tspan dx="8">{escape(mark.idea[:IDEA_CAP])}</tspan></text>'
+            f"<title>{escape(_title(mark))}</title></a>"
         )
     return _svg(max(WIDTH, 12 + INDENT * deepest + 7 * (IDEA_CAP + LABEL)), height, "Lineage", parts)
 

@@ -23,14 +23,14 @@ from .accounts import elapsed_s, notes, usage
 from .bench import Bench, Limits
 from .chat import Chat, OpenAIChat
 from .config import EvolveConfig
-from .errors import ConfigError, EvaluatorError, RunFolderError
+from .errors import ConfigError, EvaluatorError, EvolveError, RunFolderError
 from .evaluator import BaseEvaluator, GPUEvaluator
 from .folder import JOURNAL, RunFolder, fresh_path
 from .journal import FORMAT, read
 from .llm_config import LLMConfig
 from .memory import Memory, ReplayChat, ReplayEvaluator
 from .prompts import own_problem
-from .redact import Redactor
+from .redact import MARK, Redactor
 from .report import render
 from .result import Best, EvolveResult
 from .run import ANSWER_CAP, Run, Stopped, Terms
@@ -162,6 +162,9 @@ class KernelEvolve:
                 stopped = await run.go()
             except EvaluatorError as error:
                 stopped = Stopped("evaluator", redact(str(error)))
+            except EvolveError as error:
+                self._finish(folder, run, Stopped("error", str(error)))
+                raise
             except asyncio.CancelledError:
                 stopped = Stopped("interrupted", "the run was interrupted")
                 if not keep_interrupt:
@@ -233,7 +236,11 @@ class KernelEvolve:
     def _saved_config(self) -> dict[str, Any]:
         """The settings without secrets; the model and the evaluator as they are, wherever they were given."""
         saved = self.config.model_dump(mode="json")
-        saved["llm"]["headers"] = dict.fromkeys(saved["llm"]["headers"], "[redacted]")
+        client = self.llm_config.client_options if self.llm_config else {}
+        headers = {**saved["llm"]["headers"], **(client.get("default_headers") or {})}
+        saved["llm"]["headers"] = dict.fromkeys(headers, MARK)
+        for name in ("default_headers", "default_query"):
+            saved["llm"]["options"].pop(name, None)
         if self.llm_config is not None:
             shown = self.llm_config.shown()
             saved["llm"] |= {name: shown[name] for name in ("model_class", "model_name", "base_url")}

@@ -19,6 +19,7 @@ from .journal import Event, Journal
 from .redact import Redactor
 
 JOURNAL = "run.jsonl"
+MOST_AT_ONCE = 1000
 
 
 class RunFolder:
@@ -65,7 +66,15 @@ class RunFolder:
 
 
 def fresh_path(parent: Path) -> Path:
-    """A folder's name that is not taken, after the time."""
+    """A new folder, named after the time. Raises `RunFolderError`."""
     stamp = time.strftime("%Y%m%d-%H%M%S")
-    names = (f"{stamp}{f'-{number}' if number else ''}" for number in range(1000))
-    return next(parent / name for name in names if not (parent / name).exists())
+    for number in range(MOST_AT_ONCE):
+        path = parent / f"{stamp}{f'-{number}' if number else ''}"
+        try:
+            path.mkdir(parents=True)
+        except FileExistsError:
+            continue
+        except OSError as error:
+            raise RunFolderError(f"cannot make {path}: {error}") from error
+        return path
+    raise RunFolderError(f"{parent} has {MOST_AT_ONCE} runs of this second: name a folder")

@@ -60,12 +60,8 @@ class Metrics:
         return self.correct and math.isfinite(self.speedup)
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-able; NaN is None."""
-        found = dataclasses.asdict(self)
-        for name in UNMEASURED:
-            if not math.isfinite(found[name]):
-                found[name] = None
-        return found
+        """JSON-able; a number that is not finite is None."""
+        return {name: _plain(value) for name, value in dataclasses.asdict(self).items()}
 
     @classmethod
     def from_dict(cls, found: Mapping[str, Any]) -> Metrics:
@@ -113,6 +109,17 @@ def from_observation(seen: Mapping[str, Any]) -> Metrics:
         device_seconds=sum(float(durations.get(name, 0.0)) for name in ("candidate", "correctness", "timing")),
         details={name: metadata[name] for name in kept if metadata.get(name) is not None},
     )
+
+
+def _plain(value: Any) -> Any:
+    """`value` in JSON's types: what an evaluator of the user's puts into `details` may be anything."""
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value if isinstance(value, str | int | None) else str(value)
 
 
 def _number(value: Any) -> float:

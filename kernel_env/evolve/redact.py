@@ -1,7 +1,8 @@
 """Keeps secrets out of everything that a run writes: each known secret is replaced wherever it stands.
 
 Known are the key, the values of headers, and the user part of URLs. Applied to texts as they come in (answers,
-errors of the endpoint), so that what a run goes on with is what it saves.
+errors of the endpoint), so that what a run goes on with is what it saves. Settings that hold secrets are not saved
+at all, however short those are.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 MARK = "[redacted]"
-SHORTEST = 4  # a shorter text would be found in any program
+# Texts that may stand in any program are kept: short ones, and plain words such as a header's "research".
+SHORTEST = 8
+LONGEST_WORD = 16
 
 _USERINFO = re.compile(r"(?<=://)[^/\s@]+@")
 
@@ -21,7 +24,7 @@ class Redactor:
     def __init__(self, secrets: Iterable[str | None]) -> None:
         found = {part for secret in secrets if secret for part in _forms(secret)}
         # The longest first: one may hold another.
-        self._secrets = sorted((part for part in found if len(part) >= SHORTEST), key=len, reverse=True)
+        self._secrets = sorted(filter(_telling, found), key=len, reverse=True)
 
     def __call__(self, text: str) -> str:
         for secret in self._secrets:
@@ -48,6 +51,10 @@ def userinfo(url: str | None) -> list[str]:
     """User and password of a URL, each a secret."""
     parts = urlsplit(url or "")
     return [part for part in (parts.username, parts.password) if part]
+
+
+def _telling(text: str) -> bool:
+    return len(text) >= SHORTEST and not (text.isalpha() and len(text) <= LONGEST_WORD)
 
 
 def _forms(secret: str) -> Iterable[str]:

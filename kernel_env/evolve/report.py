@@ -47,7 +47,7 @@ def render(events: Sequence[Event]) -> str:
         _head(events, memory, nodes),
         _section("Speedup over candidates", _chart(marks)),
         _section("Lineage", f'<div class="picture">{charts.lineage(marks)}</div>') if marks else "",
-        _section("Where candidates failed", _stages(nodes)),
+        _section("Where candidates ended", _stages(nodes)),
         _section("Spending", _spending(events, memory)),
         _section("Candidates", "".join(_candidate(node, memory, programs) for node in nodes)),
         _section("Task and settings", _task(memory)),
@@ -99,8 +99,8 @@ def _marks(nodes: Sequence[Event]) -> list[Mark]:
             kind=_kind(node),
             score=None if node["quarantine"] else node["score"],
             best_so_far=scores.get(node["best_node"]),
-            label=f"{node['node']}  {_outcome(node)}  {node['idea']}",
-            title=f"candidate {node['node']}, {node['role']}: {_outcome(node)}",
+            outcome=_outcome(node),
+            idea=node["idea"],
         )
         for node in nodes
     ]
@@ -133,7 +133,7 @@ def _head(events: Sequence[Event], memory: Memory, nodes: Sequence[Event]) -> st
         "evaluations": total.evaluations,
         "tokens": f"{total.tokens:,}",
         "dollars": f"{total.usd:.2f}" if _price(memory) else "no price",
-        "device seconds": f"{total.gpu_seconds:.0f}",
+        "device s": f"{total.gpu_seconds:.0f}",
         "minutes": f"{elapsed_s(events) / 60:.1f}",
     }
     shown = "".join(f"<div><b>{escape(str(value))}</b><span>{name}</span></div>" for name, value in tiles.items())

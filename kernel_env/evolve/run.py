@@ -29,13 +29,14 @@ from .strategies import strategy_of
 from .tree import Node, Proposal, Tree
 
 FAULTS = 3  # in a row, and the endpoint or the evaluator is taken as down
+ENOUGH = 5  # confirmations: one more would change little
 ANSWER_CAP = 16_384  # tokens of an answer, where a budget needs a cap and the options give none
 
 
 @dataclass(frozen=True)
 class Stopped:
-    """Why a run ended: `kind` is "budget", "target", "roofline", "patience", "stale", "endpoint", "evaluator" or
-    "interrupted"."""
+    """Why a run ended: `kind` is "budget", "target", "roofline", "patience", "stale", "endpoint", "evaluator",
+    "error" or "interrupted"."""
 
     kind: str
     text: str
@@ -74,7 +75,7 @@ class Run:
     ) -> None:
         self.tree = Tree()
         self.ledger = Ledger(terms.config.budget)
-        self.doing: Counter[str] = Counter()
+        self.doing = Counter({"asking": 0, "evaluating": 0})
         self.began = time.monotonic()
         self.terms = terms
         self.best_changed: Callable[[Node], None] = lambda node: None
@@ -297,7 +298,7 @@ class Run:
     async def _remeasure(self) -> Spend:
         """Measure the best again; another confirmed program takes its place where the new figure says so."""
         best = self._best()
-        if best is None or estimate(best) is None:
+        if best is None or estimate(best) is None or len(best.confirmations) >= ENOUGH:
             return Spend()
         cost = await self._confirm(best)
         ranked = [node for node in self.tree.usable() if node.confirmations]
