@@ -18,6 +18,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from kernel_env.server.config import Settings, SettingsError
+from kernel_env.server.logs import to_stderr
 from kernel_env.server.pools import pool_for
 from kernel_env.server.task_sources import TaskError
 
@@ -70,9 +71,7 @@ def serve(settings: Settings, *, pool: Pool | None = None) -> None:
     """Serve until SIGTERM or SIGINT. Ends the process with one line on stderr where it cannot start."""
     import uvicorn
 
-    logging.basicConfig(
-        stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
+    to_stderr(settings.log)
     # Its lines at INFO hold whole URLs, and so the tokens of resumed sessions.
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
     try:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Literal, cast
 
 from .layers import Mode
+from .logs import LogKind
 from .peaks import FIELDS, Peak
 
 EvaluatorKind = Literal["auto", "gpu", "cpu", "mock"]
@@ -48,6 +49,7 @@ class Settings:
     max_sessions: int = 64
     eval_log: Path | None = None
     eval_log_code: bool = False
+    log: LogKind = "text"
     reward: RewardKind = "speedup"
     roofline_reject: float = 0.8
     baseline: BaselineKind = "eager"
@@ -97,6 +99,7 @@ class Settings:
             max_sessions=env.integer("KERNEL_ENV_MAX_SESSIONS", cls.max_sessions, 1, 100_000),
             eval_log=env.path("KERNEL_ENV_EVAL_LOG"),
             eval_log_code=env.flag("KERNEL_ENV_EVAL_LOG_CODE", cls.eval_log_code),
+            log=cast(LogKind, env.choice("KERNEL_ENV_LOG", ("text", "json"), "text")),
             reward=cast(RewardKind, env.choice("KERNEL_ENV_REWARD", ("speedup", "roofline"), "speedup")),
             baseline=cast(BaselineKind, env.choice("KERNEL_ENV_BASELINE", ("eager", "compile"), "eager")),
             checks=cast(ChecksKind, env.choice("KERNEL_ENV_CHECKS", ("standard", "strict"), "standard")),

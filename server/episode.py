@@ -154,7 +154,7 @@ class Episode:
         try:
             return reward(evaluation.outcome, self._backend.settings.reward), evaluation
         except ValueError as error:
-            _logger.error("episode %s: %s", self.id, error)
+            _logger.error("episode %s: %s", self.id, error, extra={"episode_id": self.id})
             fault = Infrastructure(message=f"the measurement is not usable: {error}", retryable=False)
             return 0.0, evaluation.model_copy(update={"outcome": fault})
 

@@ -103,7 +103,8 @@ class Fleet:
         _, evaluation = await self._attempt(again, arrived, place)
         evaluation = _twice(evaluation, first)
         if evaluation.outcome.kind == "infrastructure":
-            _logger.warning("submission %s: %s", request.id, evaluation.outcome.message)
+            ids = {"evaluation_id": request.id}
+            _logger.warning("submission %s: %s", request.id, evaluation.outcome.message, extra=ids)
         return evaluation
 
     async def _attempt(

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import sys
 from dataclasses import replace
 from typing import Any
 
@@ -17,6 +16,7 @@ from kernel_env import __version__
 
 from .config import Settings
 from .fleet import CLOSED
+from .logs import to_stderr
 from .outcome import Device, EvaluationRequest
 from .seat import DeviceKind, Seat
 from .wake import Signal
@@ -30,7 +30,7 @@ class Host:
     """Evaluations run side by side, as far as the worker lets them. Begins with the first call."""
 
     def __init__(self, settings: Settings, kind: DeviceKind, index: str) -> None:
-        logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(name)s: %(message)s")
+        to_stderr(settings.log)
         self._changed = Signal()
         self._seat = Seat(replace(settings, token=""), kind, index, self._changed)
         self._keeping: asyncio.Task[None] | None = None
@@ -61,14 +61,15 @@ class Host:
         """`Seat.evaluate`."""
         self._begin()
         asked = EvaluationRequest.model_validate(request)
-        _logger.info("evaluation %s begins", asked.id)
+        ids = {"evaluation_id": asked.id}
+        _logger.info("evaluation %s begins", asked.id, extra=ids)
         end = "abandoned"
         try:
             evaluation = await self._seat.evaluate(asked, waited_s, alone)
             end = evaluation.outcome.kind
             return evaluation.model_dump()
         finally:
-            _logger.info("evaluation %s ends: %s", asked.id, end)
+            _logger.info("evaluation %s ends: %s", asked.id, end, extra=ids)
 
     async def close(self) -> None:
         """End the worker; idempotent."""

@@ -33,6 +33,9 @@ def start(program: str, **environ: str) -> subprocess.CompletedProcess[str]:
 BAD = {
     "KERNEL_ENV_EVALUATOR": ("tpu", "auto, gpu, cpu, mock"),
     "KERNEL_ENV_REWARD": ("fast", "speedup, roofline"),
+    "KERNEL_ENV_POOL": ("slurm", "local, ray, modal"),
+    "KERNEL_ENV_RAY_CPUS": ("-1", "from 0 to 1024"),
+    "KERNEL_ENV_LOG": ("xml", "text, json"),
     "KERNEL_ENV_MAX_TURNS": ("0", "from 1 to 1000"),
     "KERNEL_ENV_MAX_SESSIONS": ("many", "whole number"),
     "KERNEL_ENV_ROOFLINE_REJECT": ("nan", "from 0 to 1"),
