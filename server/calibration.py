@@ -29,7 +29,7 @@ from .layout import flatten
 from .precision import Found, Runs
 from .reference import Reference, TaskFault
 
-DRAWS = 4
+GAINS = (1.0, 1.0, strict.GAIN, strict.GAIN)
 _LEAST = 2e-7
 _KEPT = 512
 
@@ -55,13 +55,15 @@ Allowances = tuple[Allowance | None, ...]
 class Calibration:
     """`families` are the further ones that the task keeps, `own` holds for what `get_inputs()` gives.
 
-    `products`: some of the allowance is TF32's. `note` says why no inputs tell right outputs from wrong ones.
+    `products`: some of the allowance is TF32's. `gain` is that of the weights. `note` says why no inputs tell
+    right outputs from wrong ones.
     """
 
     own: Allowances
     families: tuple[Family, ...]
     allowances: dict[str, Allowances]
     products: bool
+    gain: float
     note: str
 
     def of(self, family: Family | None) -> Allowances:
@@ -71,17 +73,21 @@ class Calibration:
         return self.allowances[family.name] if family.change else ()
 
 
+Draw = Callable[[float], Reference]
+"""A reference of one task, with weights of its own and of a gain."""
+
+
 class Calibrations:
     """Of one device, by task; the oldest make room for new ones."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[tuple[str, str], Calibration] = OrderedDict()
 
-    def of(self, task_id: str, source: str, draw: Callable[[], Reference]) -> tuple[Reference, Calibration]:
+    def of(self, task_id: str, source: str, draw: Draw) -> tuple[Reference, Calibration]:
         """A reference with weights of its own from `draw`, and what is known of its task.
 
         With some weights a reference gives the same for all inputs, such as all of them clamped: then others are
-        drawn, `DRAWS` times at most. Raises `TaskFault` where the reference does not run on its own inputs.
+        drawn, as often as `GAINS` says. Raises `TaskFault` where the reference does not run on its own inputs.
         """
         key = (task_id, source)
         known = self._known.get(key)
@@ -92,23 +98,23 @@ class Calibrations:
                 self._known.popitem(last=False)
             return reference, known
         self._known.move_to_end(key)
-        reference = draw()
-        for _ in range(DRAWS - 1):
+        gain = 1.0 if known.note else known.gain
+        reference = draw(gain)
+        for _ in range(len(GAINS) - 1):
             if known.note or _tells(reference, known):
                 break
-            reference = draw()
+            reference = draw(gain)
         return reference, known
 
 
-def _first(source: str, draw: Callable[[], Reference]) -> tuple[Reference, Calibration]:
-    reference = draw()
-    calibration = calibrate(reference, source)
-    for _ in range(DRAWS - 1):
-        if not calibration.note:
-            break
-        reference = draw()
+def _first(source: str, draw: Draw) -> tuple[Reference, Calibration]:
+    """Weights are drawn as they are made first, then larger."""
+    for gain in GAINS:
+        reference = draw(gain)
         calibration = calibrate(reference, source)
-    return reference, calibration
+        if not calibration.note:
+            return reference, calibration
+    return draw(1.0), calibration
 
 
 def _tells(reference: Reference, known: Calibration) -> bool:
@@ -145,7 +151,7 @@ def calibrate(reference: Reference, source: str) -> Calibration:
     allowances = {name: _allowances(here, runs) for name, here in found.items()}
     ours = _allowances(own, runs)
     note = _note(own, [ours, *allowances.values()])
-    return Calibration(ours, tuple(families), allowances, runs.products, note)
+    return Calibration(ours, tuple(families), allowances, runs.products, reference.gain, note)
 
 
 def measured(reference: Reference, family: Family | None) -> Allowances:
@@ -192,7 +198,8 @@ def _allowances(found: Found, runs: Runs) -> Allowances:
 def _allowance(error: Deviation, varies: float, narrow: float) -> Allowance:
     order = max(_LEAST, min(strict.ORDER, strict.VARIATION * varies))
     residual = strict.RESIDUAL * error.residual + max(order, strict.TIES * narrow)
-    return Allowance(strict.SCALE * error.scale + order, residual, varies)
+    scale = min(strict.SCALE * error.scale, strict.LARGEST_SCALE) + order
+    return Allowance(scale, residual, varies)
 
 
 def _note(own: Found, all_allowances: Sequence[Allowances]) -> str:

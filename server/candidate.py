@@ -129,7 +129,7 @@ class Candidate:
         arguments = pickle.loads(base64.b64decode(request["arguments"]))  # written by the judge
         arguments = [a.to(self._device) if isinstance(a, torch.Tensor) else a for a in arguments]
         torch.manual_seed(request["seed"])
-        weights = perturbed(request["seed"]) if request["perturbed"] else nullcontext()
+        weights = perturbed(request["seed"], request["gain"]) if request["perturbed"] else nullcontext()
         with torch.no_grad(), self._models(), weights:
             model = self._module.ModelNew(*arguments)  # type: ignore[union-attr]
             model = model.to(self._device)

@@ -29,6 +29,7 @@ def construct(link: CandidateLink, reference: Reference, mailbox: Mailbox, timeo
         "construct",
         seed=reference.seed,
         perturbed=reference.perturbed,
+        gain=reference.gain,
         arguments=reference.pickled_arguments(),
         state={name: slot.to_json() for name, slot in mailbox.state.items()},
     )

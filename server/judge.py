@@ -189,11 +189,11 @@ class Evaluation:
         reference, calibration = self._known.calibrations.of(task["id"], task["source"], self._drawn)
         return reference, None if calibration.note else calibration
 
-    def _drawn(self) -> Reference:
+    def _drawn(self, gain: float = 1.0) -> Reference:
         task = self._request["task"]
         self.seeds = [secrets.randbits(62)]
         strict = self._request["checks"] == "strict"
-        reference = Reference(task["id"], task["source"], self._device, self.seeds[0], strict)
+        reference = Reference(task["id"], task["source"], self._device, self.seeds[0], strict, gain)
         needed, total = reference.footprint(), hardware.memory_bytes(self._device)
         if needed > total:
             raise TaskFault(f"the task's inputs take {needed} bytes, this device has {total}")

@@ -54,8 +54,8 @@ def rows(task_id: str, source: str, device: torch.device) -> dict[str, Any]:
     started = time.monotonic()
     plain = Reference(task_id, source, device, secrets.randbits(62))
 
-    def draw() -> Reference:
-        return Reference(task_id, source, device, secrets.randbits(62), perturb=True)
+    def draw(gain: float) -> Reference:
+        return Reference(task_id, source, device, secrets.randbits(62), True, gain)
 
     moved, calibration = Calibrations().of(task_id, source, draw)
     rules = [

@@ -12,6 +12,7 @@ arguments.
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -29,8 +30,12 @@ _INITIALISERS = ("ones_", "zeros_", "constant_")
 
 
 @contextmanager
-def perturbed(seed: int) -> Iterator[None]:
-    """For the time of a constructor. Nobody learns anything from `seed`: it is the constructor's own."""
+def perturbed(seed: int, gain: float = 1.0) -> Iterator[None]:
+    """For the time of a constructor. Nobody learns anything from `seed`: it is the constructor's own.
+
+    `gain` makes the weights that linear layers and convolutions draw larger: as torch draws them, a deep network
+    without norms hardly lets its input through.
+    """
     with ExitStack() as stack:
 
         def replace(owner: Any, name: str, function: Any) -> None:
@@ -40,6 +45,7 @@ def perturbed(seed: int) -> Iterator[None]:
         for name in _INITIALISERS:
             replace(nn.init, name, _initialiser(getattr(nn.init, name), seed))
         replace(activation, "constant_", _initialiser(nn.init.constant_, seed))  # imported there by name
+        replace(nn.init, "kaiming_uniform_", _larger(nn.init.kaiming_uniform_, gain))
         replace(nn.Parameter, "__new__", _parameter(nn.Parameter.__new__, seed))
         replace(_NormBase, "reset_running_stats", _statistics(_NormBase.reset_running_stats, seed))
         yield
@@ -48,6 +54,19 @@ def perturbed(seed: int) -> Iterator[None]:
 def _initialiser(original: Callable[..., torch.Tensor], seed: int) -> Callable[..., torch.Tensor]:
     def initialise(tensor: torch.Tensor, *args: Any, **options: Any) -> torch.Tensor:
         return _move(original(tensor, *args, **options), seed)
+
+    return initialise
+
+
+def _larger(original: Callable[..., torch.Tensor], gain: float) -> Callable[..., torch.Tensor]:
+    """Only as the layers themselves call it, with a slope of the root of five."""
+
+    def initialise(tensor: torch.Tensor, *args: Any, **options: Any) -> torch.Tensor:
+        drawn = original(tensor, *args, **options)
+        if gain != 1.0 and options.get("a") == math.sqrt(5):
+            with torch.no_grad():
+                drawn.mul_(gain)
+        return drawn
 
     return initialise
 

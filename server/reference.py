@@ -33,12 +33,15 @@ class TaskFault(RuntimeError):
 
 
 class Reference:
-    """One task on one device, constructed under `seed`; `perturb` its constant parameters (see `perturbed`)."""
+    """One task on one device, constructed under `seed`, with other parameters on request (see `perturbed`)."""
 
-    def __init__(self, task_id: str, source: str, device: torch.device, seed: int, perturb: bool = False) -> None:
+    def __init__(
+        self, task_id: str, source: str, device: torch.device, seed: int, perturb: bool = False, gain: float = 1.0
+    ) -> None:
         self.device = device
         self.seed = seed
         self.perturbed = perturb
+        self.gain = gain
         self.extras = extras_of(task_id, source)
         self._task_id = task_id
         with random_weights(source, device):
@@ -50,7 +53,7 @@ class Reference:
             with torch.no_grad():
                 self.arguments = self._init_arguments(self.seed)
                 seed_all(self.seed)
-                with perturbed(self.seed) if self.perturbed else nullcontext():
+                with perturbed(self.seed, self.gain) if self.perturbed else nullcontext():
                     model = self._module.Model(*self._on_device(self.arguments))
                 self.model: Any = model.to(self.device)
         except torch.OutOfMemoryError:

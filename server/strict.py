@@ -24,6 +24,12 @@ OWN_TRIALS = 2
 RESIDUAL, SCALE = 4.0, 2.0
 """Multiples of the reference's own errors that a submission may reach: what no factor explains, and the factor."""
 
+LARGEST_SCALE = 6e-3
+"""No factor's share of the allowance is larger, however many layers cut their operands."""
+
+GAIN = 2.0
+"""Of the weights of layers where a network would hardly let its input through otherwise."""
+
 ORDER = 3e-5
 """Beside these, as a share of the output's root mean square: for sums in another order, faster exponentials."""
 
@@ -40,7 +46,8 @@ DISCLOSURE = (
     "Further trials have the same shapes and other numbers: {families}. A task has those of them on which its"
     " reference stays finite; integers, masks, labels, triangular or symmetric matrices and probabilities stay"
     " such, and timing keeps to `get_inputs()`. Parameters that are constant at construction, such as the ones and"
-    " zeros of a norm, hold random numbers from their creation on, in `Model` and in `ModelNew`. Besides the"
+    " zeros of a norm, hold random numbers from their creation on, in `Model` and in `ModelNew`; where a network"
+    " would hardly let its input through, its layers draw larger weights. Besides the"
     " tolerance, each output as a whole must agree with the reference to a few times the reference's own rounding"
     " error: in 32 bits or, for matrix products, convolutions and attention, with operands in TF32. For other"
     " orders of summation {order:g} of the output's root mean square is added, or less where the output hardly"

@@ -224,8 +224,8 @@ def test_weights_that_leave_nothing_to_tell_are_drawn_anew() -> None:
     for seeds in ([2, 4, 3], [6, 5], [7]):
         waiting = iter(seeds)
 
-        def draw(waiting: Iterator[int] = waiting) -> Reference:
-            return Reference("user/task", source, torch.device("cpu"), next(waiting), perturb=True)
+        def draw(gain: float, waiting: Iterator[int] = waiting) -> Reference:
+            return Reference("user/task", source, torch.device("cpu"), next(waiting), True, gain)
 
         reference, calibration = known.of("user/task", source, draw)
         assert (reference.seed, calibration.note, calibration.products) == (seeds[-1], "", True)
