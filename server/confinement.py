@@ -95,7 +95,10 @@ class Confinement:
             }
             try:
                 async with forked(zygote, spec) as child:
-                    return await child.reply(PROBE_S)
+                    reply = await child.reply(PROBE_S)
+                if "failed" in reply:
+                    raise StartFailed(f"the sandbox could not be tried: {reply['failed']}")
+                return reply
             except (FrameError, TimeoutError):
                 said = child.output.text().strip()[-500:]
                 raise StartFailed(f"the sandbox could not be tried: {said or 'no answer'}") from None

@@ -57,3 +57,8 @@ def adopt_orphans() -> None:
 def close_to_others() -> None:
     """Keep other processes of the same user from reading or tracing this one; children inherit it until exec."""
     prctl(_DUMPABLE, 0)
+
+
+def open_to_others() -> None:
+    """Undo `close_to_others`."""
+    prctl(_DUMPABLE, 1)

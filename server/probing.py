@@ -41,7 +41,11 @@ def main(link: int, spec: dict[str, Any], parent: int) -> None:
     os.environ.update(spec["environment"])
     peer = Peer(socket.socket(fileno=link), TRUSTED_CAP)
     probe = Probe(spec)
-    plan = probe.settle()
+    try:
+        plan = probe.settle()
+    except (OSError, RuntimeError) as error:
+        peer.send({"failed": str(error)})
+        return
     peer.send({"plan": plan.json(), "layers": probe.report.json()})
 
 

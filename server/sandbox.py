@@ -128,6 +128,19 @@ def limit() -> None:
     _limit(resource.RLIMIT_CORE, 0)
     _limit(resource.RLIMIT_FSIZE, FILE_BYTES)
     _limit(resource.RLIMIT_NOFILE, OPEN_FILES)
+    try:
+        _first_to_go()
+    except PermissionError:
+        # Of a process that is closed to others the kernel gives these files to root. Nothing of a submission runs
+        # in it yet, and others' are kept from it by their own layers.
+        kernel.open_to_others()
+        try:
+            _first_to_go()
+        finally:
+            kernel.close_to_others()
+
+
+def _first_to_go() -> None:
     with open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
         file.write(FIRST_TO_GO)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -241,3 +242,24 @@ async def test_a_strict_server_starts_with_every_required_layer_or_not_at_all(
     said = server.stderr.read_text()
     assert f"this machine lacks: {'; '.join(lacking)}" in said
     assert "Traceback" not in said
+
+
+ORDINARY = """
+import encodings.ascii  # which that user may not be able to read
+import os
+from kernel_env.server import kernel, sandbox
+os.setgroups([])
+os.setgid(65534)
+os.setuid(65534)
+sandbox.close_to_others()
+sandbox.limit()
+print(open("/proc/self/oom_score_adj").read().strip(), kernel.prctl(3))
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become another user")
+async def test_limits_hold_for_an_ordinary_users_server() -> None:
+    """Its processes own nothing below /proc/self once they are closed to others, as they stay (PR_GET_DUMPABLE)."""
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", ORDINARY, stdout=asyncio.subprocess.PIPE)
+    told, _ = await process.communicate()
+    assert told.decode().split() == ["1000", "0"]
