@@ -259,7 +259,7 @@ print(open("/proc/self/oom_score_adj").read().strip(), kernel.prctl(3))
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become another user")
 async def test_limits_hold_for_an_ordinary_users_server() -> None:
-    """Its processes own nothing below /proc/self once they are closed to others, as they stay (PR_GET_DUMPABLE)."""
+    """Its processes own nothing below /proc/self once they are closed to others, and stay so (PR_GET_DUMPABLE)."""
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", ORDINARY, stdout=asyncio.subprocess.PIPE)
     told, _ = await process.communicate()
     assert told.decode().split() == ["1000", "0"]
