@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from kernel_env.server.config import Settings, SettingsError
-from kernel_env.server.local import LocalPool, device_kind, visible_gpus
-from kernel_env.server.mock import MockPool
+from kernel_env.server.local import device_kind, visible_gpus
 from kernel_env.server.outcome import Device, EvaluationRequest
 from kernel_env.server.pool import Pool
+from kernel_env.server.pools import pool_for
 
 from .cases import Case, cases
 from .machine import machine, show
@@ -106,7 +106,7 @@ async def bench(settings: Settings, single: bool = False) -> AsyncIterator[Bench
     """Starts the workers and ends them; `single` is for the first device alone. Raises `DeviceError`."""
     if single and device_kind(settings) == "cuda":
         settings = replace(settings, gpus=(settings.gpus or visible_gpus())[:1])
-    pool: Pool = MockPool(settings) if settings.evaluator == "mock" else LocalPool(settings)
+    pool = pool_for(settings)
     await pool.start()
     try:
         device = await pool.ready(READY_S)

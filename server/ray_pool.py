@@ -11,6 +11,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+import threading
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -68,7 +71,7 @@ class RayPool:
     async def _keep(self) -> None:
         while not self._connected:
             try:
-                await asyncio.to_thread(self._connect)
+                await _beside(self._connect)
                 self._connected = True
             except (OSError, ValueError, RuntimeError) as error:
                 self._tell(f"no Ray cluster at {self._settings.ray_address}: {_line(error)}")
@@ -151,6 +154,32 @@ class RayPool:
             if message:
                 _logger.warning("%s", message)
             self._fleet.changed.set()
+
+
+async def _beside(work: Callable[[], object]) -> None:
+    """Wait for `work` in a thread that nobody else waits for: this process may end before it does."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[None] = loop.create_future()
+
+    def settle(error: Exception | None) -> None:
+        if done.done():
+            return
+        if error is None:
+            done.set_result(None)
+        else:
+            done.set_exception(error)
+
+    def run() -> None:
+        error = None
+        try:
+            work()
+        except Exception as raised:  # whatever it is, it is raised where it is waited for
+            error = raised
+        with suppress(RuntimeError):  # the loop has gone
+            loop.call_soon_threadsafe(settle, error)
+
+    threading.Thread(target=run, daemon=True, name="ray-connects").start()
+    await done
 
 
 def _line(error: BaseException) -> str:

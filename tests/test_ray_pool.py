@@ -23,6 +23,8 @@ from kernel_env.server.conformance import CHECKS, RIGHT, Subject, request, submi
 
 from .processes import command, descendants, end_the_busy_worker
 
+# Before Ray is imported: its processes listen on loopback alone, in the words of the systems that had to.
+os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
 ray = pytest.importorskip("ray")
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.slow]
