@@ -21,11 +21,6 @@ from .tasks import TaskSet
 START_WAIT_S = 120.0
 CLOSE_WAIT_S = 20.0
 
-_RUNNABLE: dict[str, tuple[str, ...]] = {
-    "cuda": ("triton", "cuda"),
-    "cpu": ("triton", "cpp"),
-    "mock": ("triton", "cuda", "cpp"),
-}
 _logger = logging.getLogger(__name__)
 
 
@@ -87,8 +82,3 @@ class Backend:
         if health.get("state") == "failed":
             raise Refusal("EXECUTION_ERROR", f"no device can evaluate{told}; the server needs attention")
         raise Refusal("SERVER_STARTING", f"no device is ready yet{told}; try again, or watch /health")
-
-
-def runnable(device: Device) -> tuple[str, ...]:
-    """The languages whose submissions this device can run."""
-    return _RUNNABLE[device.kind]

@@ -20,11 +20,11 @@ from typing import Any
 from kernel_env.extract import extract_code
 from kernel_env.models import KernelObservation, KernelState, Language
 
-from .backend import Backend, runnable
+from .backend import Backend
 from .feedback import feedback
 from .observation import facts, numbers, where
 from .outcome import Device, Evaluation, EvaluationRequest, Infrastructure, Outcome, TaskSource
-from .problem import problem_text
+from .problem import problem_text, runnable
 from .protocol import Refusal, encodable
 from .requests import ResetRequest, StepRequest
 from .reward import reward

@@ -19,6 +19,11 @@ from .outcome import Device
 from .tasks import Task
 
 LANGUAGES = ("triton", "cuda", "cpp")
+_RUNNABLE: dict[str, tuple[str, ...]] = {
+    "cuda": ("triton", "cuda"),
+    "cpu": ("triton", "cpp"),
+    "mock": ("triton", "cuda", "cpp"),
+}
 
 _PROMPTS = Path(__file__).parent / "prompts"
 _GIB = 1 << 30
@@ -58,6 +63,11 @@ def check_language(language: str) -> None:
     """Raises `LanguageError`, which names the valid choices."""
     if language not in LANGUAGES:
         raise LanguageError(f"unknown language {language[:40]!r}; use one of: {', '.join(LANGUAGES)}")
+
+
+def runnable(device: Device) -> tuple[str, ...]:
+    """The languages whose submissions this device can run."""
+    return _RUNNABLE[device.kind]
 
 
 def _fill(name: str, **values: object) -> str:

@@ -239,7 +239,7 @@ def test_settings_that_are_wrong(found: dict[str, Any], text: str) -> None:
 
 def test_importing_stays_light() -> None:
     program = (
-        "import sys, kernel_env, kernel_env.cli, kernel_env.evolve;"
+        "import sys, kernel_env, kernel_env.cli, kernel_env.evolve, kernel_env.evolve.local;"
         "from kernel_env.evolve import KernelEvolve, LLMConfig, BaseEvaluator, GPUEvaluator, Metrics;"
         "heavy = {'torch', 'openai', 'openenv', 'gradio'} & set(sys.modules);"
         "assert not heavy, heavy"

@@ -160,6 +160,14 @@ def test_a_400_that_names_nothing_of_ours_is_a_failed_candidate(tmp_path: Path) 
     assert len(endpoint.requests) == 2
 
 
+@pytest.mark.parametrize("end", ["", "/"])
+def test_the_path_is_joined_once(tmp_path: Path, end: str) -> None:
+    with serving(lambda body, number: GOOD) as endpoint:
+        endpoint.url += end
+        assert evolve(endpoint, tmp_path, ONE).success
+    assert {path for path, _ in endpoint.seen} == {"/v1/chat/completions"}
+
+
 def test_options_go_where_they_belong(tmp_path: Path) -> None:
     with serving(lambda body, number: GOOD) as endpoint:
         evolve(endpoint, tmp_path, ONE, options={"temperature": 0.3, "extra_body": {"top_k": 20}, "timeout": 5.0})

@@ -64,7 +64,7 @@ def test_cut_at_any_byte(tmp_path: Path, whole: EvolveResult) -> None:
     first = journal.index(b"\n") + 1
     rng = random.Random(3)
     with serving(delayed) as endpoint:
-        for number in range(20):
+        for number in range(10):
             run = tmp_path / str(number) / "run"
             run.mkdir(parents=True)
             (run / "run.jsonl").write_bytes(journal[: rng.randint(first, len(journal))])

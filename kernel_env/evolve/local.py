@@ -7,7 +7,6 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
-from kernel_env.server.backend import runnable
 from kernel_env.server.config import Settings, SettingsError
 from kernel_env.server.feedback import feedback
 from kernel_env.server.local import LocalPool
@@ -15,7 +14,7 @@ from kernel_env.server.mock import MockPool
 from kernel_env.server.observation import facts, numbers
 from kernel_env.server.outcome import Device, Evaluation, EvaluationRequest, Passed, TaskSource
 from kernel_env.server.pool import Pool
-from kernel_env.server.problem import problem_text
+from kernel_env.server.problem import problem_text, runnable
 from kernel_env.server.reward import reward
 from kernel_env.server.tasks import TaskError, user_task
 

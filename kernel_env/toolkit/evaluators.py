@@ -83,8 +83,8 @@ class LocalEvaluator:
         return self._tasks.ids()
 
     async def evaluate(self, task_id: str, language: str, code: str) -> Verdict:
-        from kernel_env.server.backend import runnable
         from kernel_env.server.outcome import EvaluationRequest, TaskSource
+        from kernel_env.server.problem import runnable
 
         assert self._device is not None
         if language not in (languages := runnable(self._device)):
