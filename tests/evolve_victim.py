@@ -20,7 +20,7 @@ from kernel_env.evolve import EvolveConfig, KernelEvolve, LLMConfig
 
 from .evolving import SECRET, TASK, Landscape, tree_of
 
-CONFIG = {"budget": {"evaluations": 16}, "parallel": {"llm": 3, "evaluations": 2}, "search": {"remeasure": 4}}
+CONFIG = {"budget": {"evaluations": 12}, "parallel": {"llm": 3, "evaluations": 2}, "search": {"remeasure": 4}}
 
 
 def main() -> None:

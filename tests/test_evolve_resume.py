@@ -43,7 +43,7 @@ def test_killed_at_random_points_and_resumed(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     whole = found["trees"].pop("whole")
-    assert len(whole) > 8
+    assert len(whole) >= 6
     assert found["killed"] == 20 <= len(found["trees"])
     assert all(tree == whole for tree in found["trees"].values())
     for run in tmp_path.iterdir():
