@@ -17,6 +17,8 @@ from openenv.core.llm_client import LLMResponse
 from kernel_env.evolve import ConfigError, EvolveHarness, LLMConfig, Metrics
 from kernel_env.evolve.evaluator import GPUEvaluator
 from kernel_env.evolve.harness import KernelSessionFactory
+from kernel_env.server.config import Settings
+from kernel_env.server.tasks import TaskSet
 
 from .conftest import Launch
 from .endpoint import serving
@@ -166,3 +168,12 @@ async def test_one_evaluation(server: Server) -> None:
     assert (metrics.speedup, metrics.correct, metrics.mock) == (2.5, True, True)
     lost = await GPUEvaluator("http://127.0.0.1:9").evaluate(TASK, CODE)
     assert lost.infrastructure
+
+
+async def test_a_task_of_the_server_by_its_id(closed: Server) -> None:
+    name = "level1/e01_RowSoftmax"
+    source = TaskSet.load(Settings()).get(name).source
+    async with GPUEvaluator(closed.url, task_id=name) as evaluator:
+        assert source.strip() in await evaluator.problem(source)
+        metrics = await evaluator.evaluate(source, scripted(speedup=2.5))
+    assert (metrics.speedup, metrics.correct) == (2.5, True)
