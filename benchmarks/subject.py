@@ -44,10 +44,10 @@ class Subject:
 
     def cpu_s(self) -> float:
         """User and system time so far, in seconds; the kernel counts in ticks of 10 ms."""
-        return sum(int(field) for pid in _tree(self.pid) for field in _stat(pid)[11:13]) * _TICK_S
+        return sum(int(field) for pid in tree(self.pid) for field in stat(pid)[11:13]) * _TICK_S
 
     def rss_bytes(self) -> int:
-        return sum(int(_stat(pid)[21]) for pid in _tree(self.pid)) * _PAGE_BYTES
+        return sum(int(stat(pid)[21]) for pid in tree(self.pid)) * _PAGE_BYTES
 
 
 @contextmanager
@@ -99,7 +99,7 @@ def _healthy(port: int) -> bool:
     return False
 
 
-def _tree(pid: int) -> list[int]:
+def tree(pid: int) -> list[int]:
     """`pid` and its live descendants."""
     pids = [pid]
     for parent in pids:
@@ -109,9 +109,16 @@ def _tree(pid: int) -> list[int]:
     return pids
 
 
-def _stat(pid: int) -> list[str]:
+def stat(pid: int) -> list[str]:
     """The fields of /proc/PID/stat from the third on (`man proc`), zeros for a process that is gone."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
         return ["0"] * 50
+
+
+def command(pid: int) -> str:
+    """The command line; empty for a process that is gone."""
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+    return ""

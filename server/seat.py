@@ -1,7 +1,9 @@
 """One device and the worker process that serves it now, for the local pool and for a host of the Ray pool.
 
 A worker that dies is started again with a growing pause; after `START_TRIES` failures in a row the device is
-given up. What a dying worker was evaluating is lost as a fault of ours; trying it again is the pool's decision.
+given up. One that loses `FAULTS` submissions in a row is ended, as whatever fails fast attracts work; a device on
+which that happens `SPELLS` times without a verdict in between is sick, and given up. What a dying worker was
+evaluating is lost as a fault of ours; trying it again is the pool's decision.
 Every wait ends with the request's budget or a fixed time after it.
 """
 
@@ -30,6 +32,8 @@ from .wake import Signal
 
 START_TRIES = 3
 START_S = 150.0
+FAULTS = 3
+SPELLS = 3
 PAUSE_S = 1.0
 STUCK_S = 30.0
 CANCEL_S = 5.0
@@ -56,6 +60,8 @@ class Seat:
     sandbox: dict[str, dict[str, str]] = field(default_factory=dict)
     _worker: Child | None = None
     _asked: dict[str, asyncio.Future[Evaluation]] = field(default_factory=dict)
+    _faults: int = 0
+    _spells: int = 0
     _company: Company = field(default_factory=Company)
 
     async def keep(self) -> None:
@@ -66,6 +72,9 @@ class Seat:
             try:
                 await self._serve()
                 failures = 0
+                if self._spells >= SPELLS:
+                    self.retire(f"the device is given up: it lost every submission through {SPELLS} workers")
+                    return
             except StartRefusedError as error:
                 self.refused = True
                 self.retire(str(error))
@@ -168,9 +177,27 @@ class Seat:
         if answer is None or answer.done():
             return
         if "evaluation" in message:
-            answer.set_result(Evaluation.model_validate(message["evaluation"]))
+            evaluation = Evaluation.model_validate(message["evaluation"])
         elif "fault" in message:
-            answer.set_result(self._fault(message["fault"], retryable=True))
+            evaluation = self._fault(message["fault"], retryable=True)
+        else:
+            return
+        answer.set_result(evaluation)
+        self._weigh(evaluation)
+
+    def _weigh(self, evaluation: Evaluation) -> None:
+        outcome = evaluation.outcome
+        if not isinstance(outcome, Infrastructure):
+            self._faults = self._spells = 0
+        elif outcome.retryable and not outcome.task:
+            self._faults += 1
+        if self._faults >= FAULTS and self._worker is not None:
+            _logger.error("device %s lost %d submissions in a row: %s", self.index, FAULTS, outcome)
+            self._faults = 0
+            self._spells += 1
+            ending, self._worker = self._worker, None  # nobody is to ask it any more
+            self._become("starting", "the worker lost every submission and is started again")
+            ending.kill()
 
     def _lose(self, reason: str) -> None:
         for answer in self._asked.values():
