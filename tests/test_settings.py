@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from kernel_env.server import pools
 from kernel_env.server.config import Settings, SettingsError
 
 from .conftest import Launch
@@ -130,3 +131,10 @@ def test_the_application_is_found_by_its_name(module: str) -> None:
         check=False,
     )
     assert ended.returncode == 0, ended.stderr
+
+
+@pytest.mark.parametrize("pool", ["ray", "modal"])
+def test_a_pool_whose_package_is_missing_is_refused(pool: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pools, "find_spec", lambda name: None)
+    with pytest.raises(SettingsError, match=rf"pip install 'openenv-kernel_env\[{pool}\]'"):
+        pools.pool_for(Settings.from_env({"KERNEL_ENV_POOL": pool}))

@@ -44,6 +44,14 @@ def packages() -> list[Fact]:
     ]
 
 
+def pool(name: str) -> Fact:
+    """Who evaluates for a server with these settings."""
+    if name == "local":
+        return Fact("pool", "local: this machine")
+    found = _package(name, "missing", f"pip install 'openenv-kernel_env[{name}]'")
+    return Fact("pool", f"{name}: {found.value}", found.state, found.advice)
+
+
 def _package(name: str, state: State, advice: str) -> Fact:
     try:
         return Fact(name, metadata.version(name))
