@@ -29,10 +29,11 @@ _logger = logging.getLogger(__name__)
 class Host:
     """Evaluations run side by side, as far as the worker lets them. Begins with the first call."""
 
-    def __init__(self, settings: Settings, kind: DeviceKind, index: str) -> None:
+    def __init__(self, settings: Settings, kind: DeviceKind, index: str, cores: int = 0) -> None:
+        """`cores` are the device's share of the host's; 0: all."""
         to_stderr(settings.log)
         self._changed = Signal()
-        self._seat = Seat(replace(settings, token=""), kind, index, self._changed)
+        self._seat = Seat(replace(settings, token=""), kind, index, self._changed, cores)
         self._keeping: asyncio.Task[None] | None = None
 
     async def watch(self, known: dict[str, Any] | None) -> dict[str, Any]:

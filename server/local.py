@@ -24,7 +24,8 @@ class LocalPool:
         kind = device_kind(settings)
         indices = (settings.gpus or visible_gpus()) if kind == "cuda" else ("0",)
         self._fleet = Fleet(kind, fixed=True)
-        self._seats = [Seat(settings, kind, index, self._fleet.changed) for index in indices]
+        cores = (os.cpu_count() or 1) // max(len(indices), 1)
+        self._seats = [Seat(settings, kind, index, self._fleet.changed, cores) for index in indices]
         self._fleet.places = self._seats
         self._tasks: list[asyncio.Task[None]] = []
 

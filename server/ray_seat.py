@@ -122,7 +122,7 @@ class RaySeat:
             max_task_retries=0,
             scheduling_strategy=NodeAffinitySchedulingStrategy(self.node, soft=False),
         )
-        return actor.remote(self.settings, self.kind)
+        return actor.remote(self.settings, self.kind, int(self.cpus))
 
     async def _follow(self, actor: Any) -> None:
         """Take over what the actor tells, until it has failed for good. Raises `RayError`."""

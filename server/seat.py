@@ -45,12 +45,13 @@ _logger = logging.getLogger(__name__)
 
 @dataclass
 class Seat:
-    """`refused`: failed for a reason that starting again will not mend."""
+    """`refused`: failed, and starting again will not mend it. `cores` are its share of the host's; 0: all."""
 
     settings: Settings
     kind: DeviceKind
     index: str
     changed: Signal
+    cores: int = 0
     state: State = "starting"
     device: Device | None = None
     message: str = ""
@@ -232,7 +233,7 @@ class Seat:
         tasks = [source for source in self.settings.tasks if os.path.exists(source)]
         closed = [self.settings.kernelbench_dir, self.settings.eval_log, *tasks]
         values["closed"] = [str(path) for path in closed if path]
-        return {"device": self.kind, "index": self.index, **values}
+        return {"device": self.kind, "index": self.index, "cores": self.cores, **values}
 
     def _warn(self, name: str) -> None:
         if self.settings.reward == "roofline" and known(name, supply(self.settings.peaks)) is None:

@@ -79,7 +79,7 @@ class Stages:
         self._processes = processes
         self._lease = Lease()
         self._sketches: dict[str, dict[str, Any]] = {}
-        self._builds = asyncio.Semaphore(max(1, (os.cpu_count() or 2) - 2))
+        self._builds = asyncio.Semaphore(max(1, (config.get("cores") or os.cpu_count() or 2) - 2))
 
     async def run(self, request: EvaluationRequest, budget: Budget) -> Verdict:
         """Raises `FrameError` and `StartFailed`."""
