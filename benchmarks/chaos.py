@@ -115,8 +115,7 @@ async def _play(server: Subject, cluster: Any, options: argparse.Namespace, tall
     ]
     killing = asyncio.create_task(_kill(server, cluster, options.every, end, tally))
     await asyncio.gather(*sessions)
-    killing.cancel()
-    await asyncio.gather(killing, return_exceptions=True)
+    await killing
 
 
 async def _session(url: str, dice: random.Random, end: float, opening: asyncio.Semaphore, tally: Tally) -> None:
@@ -183,7 +182,7 @@ async def _kill(server: Subject, cluster: Any, every_s: float, end: float, tally
         victims = [*PROCESSES, "node"] if cluster is not None else list(PROCESSES)
         victim = dice.choice(victims)
         if victim == "node":
-            await asyncio.to_thread(_replace_node, cluster, dice)
+            _replace_node(cluster, dice)
             tally.kills[victim] += 1
         elif pids := [pid for root in roots for pid in tree(root) if _is(victim, pid)]:
             os.kill(dice.choice(pids), signal.SIGKILL)
@@ -191,7 +190,7 @@ async def _kill(server: Subject, cluster: Any, every_s: float, end: float, tally
 
 
 def _replace_node(cluster: Any, dice: random.Random) -> None:
-    """One ends with all that runs on it; another joins."""
+    """One ends with all that runs on it; another joins. Blocks for seconds: Ray needs the main thread."""
     node = dice.choice(sorted(cluster.worker_nodes, key=lambda node: node.node_id))
     for info in node.all_processes["raylet"]:
         everyone = tree(info.process.pid)
