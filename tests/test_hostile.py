@@ -86,7 +86,7 @@ async def test_a_worker_that_dies_takes_no_other_submission_with_it(pool: LocalP
     others = asyncio.gather(*(judge(pool, RIGHT) for _ in range(2)))
     killed: set[int] = set()
     for _ in range(2):
-        while not (workers := {*find("server.worker")} - killed):
+        while not (workers := {*find("server.worker", leaf=False)} - killed):
             await asyncio.sleep(0.05)
         worker = workers.pop()
         await until_noted(worker, "here")
