@@ -198,7 +198,7 @@ MALFORMED: dict[str, tuple[str | bytes, str, str]] = {
     "unknown task": (reset(task_id="level1/e01_RowSoftmix"), "VALIDATION_ERROR", "level1/e01_RowSoftmax"),
     "task of a wrong type": (reset(task_id=3), "VALIDATION_ERROR", "task_id=3"),
     "episode_id too long": (reset(episode_id="x" * 256), "VALIDATION_ERROR", "255"),
-    "unknown reset field": (reset(sed=1), "VALIDATION_ERROR", "seed, episode_id, task_id, task_source, split, language"),
+    "unknown reset field": (reset(sed=1), "VALIDATION_ERROR", "task_id, task_source, split, language"),
 }
 
 
