@@ -7,11 +7,13 @@ the measurement. Rows come as they are done, as many at a time as there are devi
 
 from __future__ import annotations
 
-import asyncio
 import statistics
 import time
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
+from functools import partial
+
+from kernel_env.abreast import abreast
 
 from .outcome import Device, Evaluation, EvaluationRequest, TaskSource
 from .pool import Pool
@@ -53,26 +55,15 @@ class Summary:
     seconds: float
 
 
-async def audit(
-    pool: Pool, device: Device, tasks: Sequence[Task], budget_s: float, at_once: int
-) -> AsyncIterator[Row]:
+def audit(pool: Pool, device: Device, tasks: Sequence[Task], budget_s: float, at_once: int) -> AsyncIterator[Row]:
     """Rows in the order in which they are done."""
-    slots = asyncio.Semaphore(at_once)
 
     async def one(task: Task) -> Row:
-        async with slots:
-            started = time.monotonic()
-            evaluation = await pool.evaluate(_request(task, device, budget_s))
-            return _row(task, evaluation, time.monotonic() - started)
+        started = time.monotonic()
+        evaluation = await pool.evaluate(_request(task, device, budget_s))
+        return _row(task, evaluation, time.monotonic() - started)
 
-    running = [asyncio.create_task(one(task)) for task in tasks]
-    try:
-        for done in asyncio.as_completed(running):
-            yield await done
-    finally:
-        for task in running:
-            task.cancel()
-        await asyncio.gather(*running, return_exceptions=True)
+    return abreast((partial(one, task) for task in tasks), at_once)
 
 
 def _request(task: Task, device: Device, budget_s: float) -> EvaluationRequest:

@@ -187,7 +187,7 @@ _COMPILED = """
 
 def ModelNew(*arguments):
     model = Model(*arguments)
-    model.compile()
+    model.compile({options})
     return model
 """
 
@@ -204,10 +204,9 @@ class TaskSource(Fact):
         """The reference in a submission's form."""
         return f"{self.source}\n\nModelNew = Model\n"
 
-    @property
-    def as_compiled(self) -> str:
-        """The reference under `torch.compile`, in a submission's form."""
-        return f"{self.source}\n{_COMPILED}"
+    def as_compiled(self, options: str = "") -> str:
+        """The reference under `torch.compile`, in a submission's form; `options` are its arguments, as code."""
+        return f"{self.source}\n{_COMPILED.format(options=options)}"
 
 
 class EvaluationRequest(Fact):

@@ -133,7 +133,7 @@ class Processes:
         """
         codes = [request.task.as_submission]
         if self._config["baseline"] == "compile":
-            codes.append(request.task.as_compiled)
+            codes.append(request.task.as_compiled())
         if self._config["device"] == "cpu" and request.language == "triton":
             codes = []
         async with AsyncExitStack() as stack:

@@ -8,12 +8,15 @@ from pathlib import Path
 import pytest
 
 from kernel_env.server.local import visible_gpus
+from kernel_env.server.outcome import TaskSource
 from kernel_env.toolkit import baselines
 from kernel_env.toolkit.baselines import BaselineError
 from kernel_env.toolkit.references import VARIANTS, Measured, Timings, code_of, file_of
 
 from .commands import invoke
 from .test_cli import DOUBLE, run
+
+SOURCE = TaskSource(id="user/double", source=DOUBLE, hash="0")
 
 
 @pytest.fixture(scope="module")
@@ -67,8 +70,8 @@ def test_every_variant_has_kernelbench_s_file_name() -> None:
         "_compile_cudagraphs",
     ]
     for variant in VARIANTS:
-        compile(code_of(DOUBLE, variant), variant, "exec")
-    assert 'backend="inductor", mode="max-autotune"' in code_of(DOUBLE, "max-autotune")
+        compile(code_of(SOURCE, variant), variant, "exec")
+    assert 'backend="inductor", mode="max-autotune"' in code_of(SOURCE, "max-autotune")
 
 
 @pytest.mark.gpu

@@ -9,8 +9,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
+
+from kernel_env.abreast import abreast
 
 from .attempt import Attempt, observed
 from .evaluators import Evaluator, EvaluatorError, Fault
@@ -45,17 +49,10 @@ async def judge(
     evaluator: Evaluator, work: Sequence[Work], pause_s: float = PAUSE_S
 ) -> AsyncIterator[Attempt | Unjudged]:
     """Raises `EvaluatorError` when nothing more can be judged; what was yielded before stands."""
-    slots = asyncio.Semaphore(evaluator.at_once)
-
-    async def one(item: Work) -> Attempt | Unjudged:
-        async with slots:
-            return await _judged(evaluator, item, pause_s)
-
-    running = [asyncio.create_task(one(item)) for item in work]
+    calls = (partial(_judged, evaluator, item, pause_s) for item in work)
     lost = 0
-    try:
-        for done in asyncio.as_completed(running):
-            result = await done
+    async with aclosing(abreast(calls, evaluator.at_once)) as results:
+        async for result in results:
             yield result
             if not isinstance(result, Unjudged):
                 lost = 0
@@ -63,10 +60,6 @@ async def judge(
                 lost += 1
                 if lost >= LOST_IN_A_ROW:
                     raise EvaluatorError(f"{lost} submissions in a row could not be judged: {result.reason}")
-    finally:
-        for task in running:
-            task.cancel()
-        await asyncio.gather(*running, return_exceptions=True)
 
 
 async def _judged(evaluator: Evaluator, item: Work, pause_s: float) -> Attempt | Unjudged:

@@ -7,13 +7,14 @@ goes on with what is missing. An answer without `ModelNew` is a kernel, too: a b
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kernel_env.abreast import abreast
 from kernel_env.extract import extract_code
 
 from .folder import Sample, write_whole
@@ -42,22 +43,10 @@ class Answer:
     fault: str = ""
 
 
-async def generate(chat: Chat, folder: Path, requests: Sequence[Request], at_once: int) -> AsyncIterator[Answer]:
+def generate(chat: Chat, folder: Path, requests: Sequence[Request], at_once: int) -> AsyncIterator[Answer]:
     """Ask for each and write its files; in the order in which they are done. Raises `GenerationError`, OSError."""
-    slots = asyncio.Semaphore(at_once)
-
-    async def one(number: int, request: Request) -> Answer:
-        async with slots:
-            return await _answer(chat, folder, number, request)
-
-    running = [asyncio.create_task(one(number, request)) for number, request in enumerate(requests)]
-    try:
-        for done in asyncio.as_completed(running):
-            yield await done
-    finally:
-        for task in running:
-            task.cancel()
-        await asyncio.gather(*running, return_exceptions=True)
+    calls = (partial(_answer, chat, folder, number, request) for number, request in enumerate(requests))
+    return abreast(calls, at_once)
 
 
 async def _answer(chat: Chat, folder: Path, number: int, request: Request) -> Answer:

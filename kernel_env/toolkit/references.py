@@ -6,20 +6,22 @@ clock, with the same flush and the same checks of its outputs, as a kernel is. W
 
 from __future__ import annotations
 
-import asyncio
 import re
 import time
 import uuid
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from kernel_env.abreast import abreast
 
 from .attempt import device_label
 from .baselines import BaselineError, content, file_name, write
 
 if TYPE_CHECKING:
-    from kernel_env.server.outcome import Device, Evaluation
+    from kernel_env.server.outcome import Device, Evaluation, TaskSource
     from kernel_env.server.pool import Pool
     from kernel_env.server.tasks import Task
 
@@ -30,15 +32,6 @@ VARIANTS = (EAGER, *MODES, "cudagraphs")
 SAVE_EVERY_S = 2.0
 
 Levels = dict[str, dict[str, Any]]
-
-_COMPILED = """
-
-
-def ModelNew(*arguments):
-    model = Model(*arguments)
-    model.compile({options})
-    return model
-"""
 
 
 @dataclass(frozen=True)
@@ -58,42 +51,34 @@ def file_of(variant: str) -> str:
     return file_name(variant) if variant == "cudagraphs" else file_name("inductor", variant)
 
 
-def code_of(source: str, variant: str) -> str:
+def code_of(source: TaskSource, variant: str) -> str:
     """The task's source as a submission in which `ModelNew` is the reference."""
     if variant == EAGER:
-        return f"{source}\n\nModelNew = Model\n"
+        return source.as_submission
     options = 'backend="cudagraphs"' if variant == "cudagraphs" else f'backend="inductor", mode="{variant}"'
-    return source + _COMPILED.format(options=options)
+    return source.as_compiled(options)
 
 
-async def measure(
+def measure(
     pool: Pool, device: Device, work: Sequence[tuple[Task, str]], budget_s: float, at_once: int
 ) -> AsyncIterator[Measured]:
     """Each task in its variant, in the order in which they are done."""
-    slots = asyncio.Semaphore(at_once)
 
     async def one(task: Task, variant: str) -> Measured:
-        async with slots:
-            return _measured(task, variant, await pool.evaluate(_request(task, variant, device, budget_s)))
+        return _measured(task, variant, await pool.evaluate(_request(task, variant, device, budget_s)))
 
-    running = [asyncio.create_task(one(task, variant)) for task, variant in work]
-    try:
-        for done in asyncio.as_completed(running):
-            yield await done
-    finally:
-        for waiting in running:
-            waiting.cancel()
-        await asyncio.gather(*running, return_exceptions=True)
+    return abreast((partial(one, task, variant) for task, variant in work), at_once)
 
 
 def _request(task: Task, variant: str, device: Device, budget_s: float) -> Any:
     from kernel_env.server.outcome import EvaluationRequest, TaskSource
 
+    source = TaskSource(id=task.id, source=task.source, hash=task.hash)
     return EvaluationRequest(
         id=uuid.uuid4().hex,
-        task=TaskSource(id=task.id, source=task.source, hash=task.hash),
+        task=source,
         language="cuda" if device.kind == "cuda" else "cpp",
-        code=code_of(task.source, variant),
+        code=code_of(source, variant),
         budget_s=budget_s,
         mode="audit",
     )
