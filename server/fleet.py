@@ -145,6 +145,22 @@ class Fleet:
         return Evaluation(outcome=Infrastructure(message=reason, retryable=False), device=device)
 
 
+class FleetPool:
+    """What pools with a fleet have in common; see `pool.Pool` for the contract."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self._fleet = fleet
+
+    async def ready(self, timeout_s: float) -> Device | None:
+        return await self._fleet.ready(timeout_s)
+
+    async def evaluate(self, request: EvaluationRequest) -> Evaluation:
+        return await self._fleet.evaluate(request)
+
+    def health(self) -> dict[str, Any]:
+        return self._fleet.health()
+
+
 def _twice(evaluation: Evaluation, first: Infrastructure) -> Evaluation:
     """No third time: what is lost even while it has a worker to itself may well be the cause."""
     second = evaluation.outcome

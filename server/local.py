@@ -5,25 +5,23 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from typing import Any
 
 from . import landlock
 from .config import Settings
-from .fleet import CLOSED, Fleet
+from .fleet import CLOSED, Fleet, FleetPool
 from .folders import sweep
 from .kernel import close_to_others
-from .outcome import Device, Evaluation, EvaluationRequest
 from .seat import DeviceKind, Seat
 
 
-class LocalPool:
+class LocalPool(FleetPool):
     """See `pool.Pool` for the contract."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         kind = device_kind(settings)
         indices = (settings.gpus or visible_gpus()) if kind == "cuda" else ("0",)
-        self._fleet = Fleet(kind, fixed=True)
+        super().__init__(Fleet(kind, fixed=True))
         cores = (os.cpu_count() or 1) // max(len(indices), 1)
         self._seats = [Seat(settings, kind, index, self._fleet.changed, cores) for index in indices]
         self._fleet.places = self._seats
@@ -35,15 +33,6 @@ class LocalPool:
                 close_to_others()  # Landlock does the same
             await asyncio.to_thread(sweep)
             self._tasks = [asyncio.create_task(seat.keep()) for seat in self._seats]
-
-    async def ready(self, timeout_s: float) -> Device | None:
-        return await self._fleet.ready(timeout_s)
-
-    async def evaluate(self, request: EvaluationRequest) -> Evaluation:
-        return await self._fleet.evaluate(request)
-
-    def health(self) -> dict[str, Any]:
-        return self._fleet.health()
 
     async def close(self) -> None:
         """Whoever waits for an evaluation, now or later, is told at once."""

@@ -15,7 +15,7 @@ import modal
 import modal.exception
 
 from .config import Settings
-from .fleet import CLOSED, Fleet, State
+from .fleet import CLOSED, Fleet, FleetPool, State
 from .outcome import Device, Evaluation, EvaluationRequest, Infrastructure
 from .seat import STUCK_S
 from .wake import Signal
@@ -132,11 +132,11 @@ class Containers:
         self._changed.set()
 
 
-class ModalPool:
+class ModalPool(FleetPool):
     """See `pool.Pool` for the contract."""
 
     def __init__(self, settings: Settings, remote: Remote | None = None) -> None:
-        self._fleet = Fleet("cpu" if settings.evaluator == "cpu" else "cuda", fixed=True)
+        super().__init__(Fleet("cpu" if settings.evaluator == "cpu" else "cuda", fixed=True))
         self._containers = Containers(remote or Deployed(), self._fleet.changed)
         self._fleet.places = [self._containers]
         self._task: asyncio.Task[None] | None = None
@@ -144,15 +144,6 @@ class ModalPool:
     async def start(self) -> None:
         if self._task is None:
             self._task = asyncio.create_task(self._containers.keep())
-
-    async def ready(self, timeout_s: float) -> Device | None:
-        return await self._fleet.ready(timeout_s)
-
-    async def evaluate(self, request: EvaluationRequest) -> Evaluation:
-        return await self._fleet.evaluate(request)
-
-    def health(self) -> dict[str, Any]:
-        return self._fleet.health()
 
     async def close(self) -> None:
         self._fleet.close()

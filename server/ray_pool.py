@@ -20,8 +20,8 @@ from urllib.parse import urlsplit
 import ray
 
 from .config import Settings
-from .fleet import CLOSED, Fleet
-from .outcome import Device, Evaluation, EvaluationRequest
+from .fleet import CLOSED, Fleet, FleetPool
+from .outcome import Device
 from .ray_seat import RaySeat
 from .seat import DeviceKind
 
@@ -33,13 +33,13 @@ ASK_S = 20.0
 _logger = logging.getLogger(__name__)
 
 
-class RayPool:
+class RayPool(FleetPool):
     """See `pool.Pool` for the contract. `evaluator` "auto" means GPUs: the server's own machine does not count."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._kind: DeviceKind = "cpu" if settings.evaluator == "cpu" else "cuda"
-        self._fleet = Fleet(self._kind, fixed=False)
+        super().__init__(Fleet(self._kind, fixed=False))
         self._model = settings.gpu_model
         self._nodes: dict[str, list[tuple[RaySeat, asyncio.Task[None]]]] = {}
         self._task: asyncio.Task[None] | None = None
@@ -48,15 +48,6 @@ class RayPool:
     async def start(self) -> None:
         if self._task is None:
             self._task = asyncio.create_task(self._keep())
-
-    async def ready(self, timeout_s: float) -> Device | None:
-        return await self._fleet.ready(timeout_s)
-
-    async def evaluate(self, request: EvaluationRequest) -> Evaluation:
-        return await self._fleet.evaluate(request)
-
-    def health(self) -> dict[str, Any]:
-        return self._fleet.health()
 
     async def close(self) -> None:
         self._fleet.close()
