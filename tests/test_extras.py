@@ -16,7 +16,7 @@ from kernel_env.server.problem import problem_text
 from kernel_env.server.task_syntax import fault_of
 from kernel_env.server.tasks import Task
 
-from .submissions import RIGHT, TASK, vary
+from .submissions import RIGHT, TASK, pointwise, vary
 
 asynchronous = pytest.mark.asyncio(loop_scope="module")
 
@@ -24,27 +24,6 @@ POSITIVE = TASK.replace("torch.randn(32, 64) * 3", "torch.rand(32, 64)")
 RELU_TASK = POSITIVE.replace("torch.softmax(x, dim=1)", "torch.relu(x)")
 LONG_SOFTMAX = TASK.replace("torch.randn(32, 64) * 3", "torch.rand(4, 4096)")
 FROBENIUS = LONG_SOFTMAX.replace("torch.softmax(x, dim=1)", "x / torch.norm(x, p='fro')")
-
-POINTWISE = """
-import torch
-import torch.nn as nn
-import triton
-import triton.language as tl
-
-
-@triton.jit
-def pointwise(x, y, n, BLOCK: tl.constexpr):
-    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    value = tl.load(x + at, mask=at < n)
-    tl.store(y + at, EXPRESSION, mask=at < n)
-
-
-class ModelNew(nn.Module):
-    def forward(self, x):
-        y = torch.empty_like(x)
-        pointwise[(triton.cdiv(x.numel(), 4096),)](x, y, x.numel(), BLOCK=4096)
-        return y
-"""
 
 FROBENIUS_KERNEL = """
 import torch
@@ -86,10 +65,6 @@ def check_outputs(inputs, outputs):
     return "something is negative" if (outputs[0] < 0).any() else None
 """
 )
-
-
-def pointwise(expression: str) -> str:
-    return POINTWISE.replace("EXPRESSION", expression)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

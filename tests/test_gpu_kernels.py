@@ -18,6 +18,7 @@ from kernel_env.server.local import LocalPool, visible_gpus
 from kernel_env.server.outcome import EvaluationRequest, Outcome, TaskSource, Timing
 
 from .kernels import kernels
+from .submissions import pointwise
 
 KERNELBENCH = os.environ.get("KERNELBENCH_DIR", "")
 
@@ -70,35 +71,6 @@ class ModelNew(nn.Module):
         scale_rows[(rows, triton.cdiv(columns, 2048))](A, B, D, C, columns, BLOCK=2048)
         return C
 """
-
-POINTWISE = """
-import torch
-import torch.nn as nn
-import triton
-import triton.language as tl
-
-
-@triton.jit
-def pointwise(x, y, n, BLOCK: tl.constexpr):
-    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
-    value = tl.load(x + at, mask=at < n)
-    tl.store(y + at, EXPRESSION, mask=at < n)
-
-
-class ModelNew(nn.Module):
-    def __init__(self, *arguments):
-        super().__init__()
-
-    def forward(self, x):
-        y = torch.empty_like(x)
-        pointwise[(triton.cdiv(x.numel(), 4096),)](x, y, x.numel(), BLOCK=4096)
-        return y
-"""
-
-
-def pointwise(expression: str) -> str:
-    return POINTWISE.replace("EXPRESSION", expression)
-
 
 OWN = {kernel.task_id: kernel.code for kernel in kernels("triton")}
 HALVED = ("level1/14_Matmul_for_upper_triangular_matrices", "level1/15_Matmul_for_lower_triangular_matrices")

@@ -20,6 +20,7 @@ from kernel_env.server.outcome import EvaluationRequest, Outcome, TaskSource
 from kernel_env.server.tasks import TaskSet
 
 from .kernels import Kernel, kernels
+from .submissions import pointwise
 
 KERNELBENCH = os.environ.get("KERNELBENCH_DIR", "")
 
@@ -51,26 +52,6 @@ OF_EACH_KIND = (
 )
 CHOSEN = [kernel for kernel in kernels() if kernel.task_id in OF_EACH_KIND]
 
-POINTWISE = """
-import torch
-import torch.nn as nn
-import triton
-import triton.language as tl
-
-
-@triton.jit
-def pointwise(x, y, n, BLOCK: tl.constexpr):
-    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
-    value = tl.load(x + at, mask=at < n)
-    tl.store(y + at, EXPRESSION, mask=at < n)
-
-
-class ModelNew(nn.Module):
-    def forward(self, x):
-        y = torch.empty_like(x)
-        pointwise[(triton.cdiv(x.numel(), 4096),)](x, y, x.numel(), BLOCK=4096)
-        return y
-"""
 RELU = {
     "tl.maximum(value, 0.0)": "passed",
     "value": "wrong_output",
@@ -108,7 +89,7 @@ async def test_an_honest_kernel_passes(kernel: Kernel, pool: LocalPool) -> None:
 
 @pytest.mark.parametrize("expression", RELU)
 async def test_a_relu_is_exact_and_for_all_numbers(expression: str, pool: LocalPool) -> None:
-    code = POINTWISE.replace("EXPRESSION", expression)
+    code = pointwise(expression)
     outcome = await judge(pool, "level1/19_ReLU", "triton", code)
     assert outcome.kind == RELU[expression], outcome
 

@@ -19,34 +19,13 @@ from kernel_env.server.problem import problem_text
 from kernel_env.server.reference import Reference
 from kernel_env.server.tasks import Task
 
-from .submissions import RIGHT, TASK, vary
+from .submissions import RIGHT, TASK, pointwise, vary
 
 asynchronous = pytest.mark.asyncio(loop_scope="module")
 
 RELU = TASK.replace("torch.randn(32, 64) * 3", "torch.rand(32, 64)").replace(
     "torch.softmax(x, dim=1)", "torch.relu(x)"
 )
-
-POINTWISE = """
-import torch
-import torch.nn as nn
-import triton
-import triton.language as tl
-
-
-@triton.jit
-def pointwise(x, y, n, BLOCK: tl.constexpr):
-    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    value = tl.load(x + at, mask=at < n)
-    tl.store(y + at, EXPRESSION, mask=at < n)
-
-
-class ModelNew(nn.Module):
-    def forward(self, x):
-        y = torch.empty_like(x)
-        pointwise[(triton.cdiv(x.numel(), 2048),)](x, y, x.numel(), BLOCK=2048)
-        return y
-"""
 
 NORM = """
 import torch
@@ -170,12 +149,12 @@ def tf32(name: str) -> str:
 
 
 CASES = {
-    "relu": (RELU, POINTWISE.replace("EXPRESSION", "tl.maximum(value, 0.0)"), ""),
-    "a copy for relu": (RELU, POINTWISE.replace("EXPRESSION", "value"), "mean zero"),
-    "relu x 1.009": (RELU, POINTWISE.replace("EXPRESSION", "tl.maximum(value, 0.0) * 1.009"), "factor"),
+    "relu": (RELU, pointwise("tl.maximum(value, 0.0)"), ""),
+    "a copy for relu": (RELU, pointwise("value"), "mean zero"),
+    "relu x 1.009": (RELU, pointwise("tl.maximum(value, 0.0) * 1.009"), "factor"),
     "relu in bf16": (
         RELU,
-        POINTWISE.replace("EXPRESSION", "tl.maximum(value.to(tl.bfloat16).to(tl.float32), 0.0)"),
+        pointwise("tl.maximum(value.to(tl.bfloat16).to(tl.float32), 0.0)"),
         "not exact enough",
     ),
     "softmax": (TASK, RIGHT, ""),
