@@ -62,9 +62,7 @@ def rehearse(module: ModuleType, sketch: dict[str, Any], facts: dict[str, int], 
     driver.set_active(Driver(facts))
     JITFunction.run = _compiling(JITFunction.run)
     with Fakes(), torch.no_grad(), device:
-        arguments = pickle.loads(
-            base64.b64decode(sketch["arguments"])
-        )  # written by a child that ran the task alone
+        arguments = pickle.loads(base64.b64decode(sketch["arguments"]))  # from a child with the task alone
         module.ModelNew(*arguments)(*fake_inputs(sketch["inputs"], device))
 
 
