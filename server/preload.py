@@ -11,6 +11,7 @@ import os
 import sys
 from contextlib import suppress
 from importlib import import_module
+from pathlib import Path
 from subprocess import SubprocessError
 from typing import Any
 
@@ -123,7 +124,8 @@ def dirty() -> str | None:
     """Why this process must not fork candidates, or None when it is clean."""
     if torch.cuda.is_initialized():
         return "a CUDA context exists"
-    threads = len(os.listdir("/proc/self/task"))
-    if threads != 1:
-        return f"{threads} threads are running"
+    threads = os.listdir("/proc/self/task")
+    if len(threads) != 1:
+        names = ", ".join(Path(f"/proc/self/task/{thread}/comm").read_text().strip() for thread in threads)
+        return f"{len(threads)} threads are running: {names}"
     return None

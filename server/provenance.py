@@ -35,6 +35,9 @@ _MOVES = re.compile(
     r"FillFunctor|direct_copy_kernel_cuda|\b\w+_copy_kernel_cuda|CatArrayBatchedCopy|\barange_cuda_out"
     r"|roll_cuda_kernel|flip_kernel"
 )
+_UNNAMED = re.compile(
+    r"^(?:void )?\(anonymous namespace\)::(?:softmax_warp_|elementwise_kernel_with_index<|.*\bat::native::)"
+)
 _HEAD = re.compile(r"^(?:void )?([\w:]+?)::\w+[<(]")
 _LIBRARIES = frozenset({"at", "at_cuda_detail", "c10", "cub", "thrust", "cutlass"})
 _VENDOR_ROOTS = re.compile(
@@ -120,7 +123,8 @@ def _inconsistent(record: Record, timing: Timing) -> str | None:
 
 def is_move(name: str) -> bool:
     """A fill, a copy or a cast by copy: PyTorch's, or the device's own."""
-    return bool(_MEMORY.match(name)) or ("at" in _spaces(name) and bool(_MOVES.search(name)))
+    pytorchs = "at" in _spaces(name) or bool(_UNNAMED.match(name))
+    return bool(_MEMORY.match(name)) or (pytorchs and bool(_MOVES.search(name)))
 
 
 def is_own(kernel: KernelTime) -> bool:
@@ -138,7 +142,7 @@ def is_library(kernel: KernelTime) -> bool:
         return True
     if origin in ("triton", "extension"):
         return False
-    known = bool(_VENDOR.match(name) or _VENDOR_ROOTS.match(name))
+    known = bool(_VENDOR.match(name) or _VENDOR_ROOTS.match(name) or (origin == "" and _UNNAMED.match(name)))
     return known or (origin == "" and bool(_LIKE_VENDOR.search(name)))
 
 

@@ -35,6 +35,11 @@ class Fakes(FakeTensorMode):
         """Nothing is compiled under it, and to load torch's compiler takes 1.5 s."""
         return False
 
+    @property
+    def avoid_device_init(self) -> bool:
+        """Always: to ask whether there is a device starts the driver, which the zygote must not."""
+        return True
+
 
 def sketch(task_id: str, source: str, device: torch.device) -> dict[str, Any]:
     """`arguments` (pickled, base64) and `inputs` (as `describe` gives them), or nothing."""
