@@ -38,20 +38,20 @@ def triton_errors() -> tuple[type[BaseException], ...]:
     return (CompilationError, OutOfResources, PTXASError)
 
 
-def prepare() -> None:
-    """Import and adjust; creates no threads and no device context."""
+def prepare(compiling: bool) -> None:
+    """Import and adjust, and where `compiling` is set what else speeds up Triton's compiler.
+
+    Nothing here is meant to create a thread or a device context; `dirty` tells.
+    """
     _raise_compiler_errors()
     try:
         import triton
         import triton.language  # noqa: F401
     except ModuleNotFoundError:
         return
-    for name in _FIRST_LAUNCH:
-        with suppress(ImportError):
-            import_module(name)
     if os.environ.get("TRITON_INTERPRET") == "1":
         _take_first_configuration()
-    else:
+    elif compiling:
         _prepare_compiling()
 
 
@@ -61,6 +61,9 @@ def _prepare_compiling() -> None:
     Triton's hash of itself, its driver's C module (built by a C compiler; it makes no context), and what fake
     tensors load (see `sketch`). Where one fails, each process tries for itself.
     """
+    for name in _FIRST_LAUNCH:
+        with suppress(ImportError):
+            import_module(name)
     for prepare_one in (_hash_triton, _load_triton_driver, _load_fake_tensors):
         try:
             prepare_one()
