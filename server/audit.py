@@ -2,7 +2,8 @@
 
 For tasks, never for submissions: the code is the task's own source, run without static checks and guard. A
 reference that does not match itself, or whose speedup over itself is not one, is a fault of the task or of
-the measurement. Rows come as they are done, as many at a time as there are devices.
+the measurement. Rows come as they are done, a few at a time: while one is on the device, the processes of the
+next are made.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 from kernel_env.abreast import abreast
@@ -24,7 +25,9 @@ NARROW = 0.02
 
 @dataclass(frozen=True)
 class Row:
-    """One task's audit. Times in ms and seconds, memory in bytes, `spread` half the speedup's interval."""
+    """One task's audit. Times in ms and seconds, memory in bytes, `spread` half the speedup's interval.
+
+    `durations` is in seconds by stage."""
 
     task_id: str
     verdict: str
@@ -38,6 +41,7 @@ class Row:
     launch_bound: bool | None = None
     peak_bytes: int | None = None
     seconds: float = 0.0
+    durations: dict[str, float] = field(default_factory=dict)
 
     @property
     def one(self) -> bool:
@@ -61,7 +65,8 @@ def audit(pool: Pool, device: Device, tasks: Sequence[Task], budget_s: float, at
     async def one(task: Task) -> Row:
         started = time.monotonic()
         evaluation = await pool.evaluate(_request(task, device, budget_s))
-        return _row(task, evaluation, time.monotonic() - started)
+        waited = evaluation.durations.get("queue", 0.0)
+        return _row(task, evaluation, time.monotonic() - started - waited)
 
     return abreast((partial(one, task) for task in tasks), at_once)
 
@@ -82,7 +87,14 @@ def _row(task: Task, evaluation: Evaluation, seconds: float) -> Row:
     outcome = evaluation.outcome
     if outcome.kind != "passed":
         message = getattr(outcome, "message", "")
-        return Row(task.id, outcome.kind, message, peak_bytes=evaluation.peak_bytes, seconds=seconds)
+        return Row(
+            task.id,
+            outcome.kind,
+            message,
+            peak_bytes=evaluation.peak_bytes,
+            seconds=seconds,
+            durations=evaluation.durations,
+        )
     timing, roofline = outcome.timing, outcome.roofline
     return Row(
         task_id=task.id,
@@ -96,6 +108,7 @@ def _row(task: Task, evaluation: Evaluation, seconds: float) -> Row:
         launch_bound=timing.launch_bound if timing else None,
         peak_bytes=evaluation.peak_bytes,
         seconds=seconds,
+        durations=evaluation.durations,
     )
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
-from typing import Any, TypeGuard
+from typing import Any, Literal, TypeGuard
 
 import torch
 from pydantic import ValidationError
@@ -62,6 +62,11 @@ class Blocks:
         """The candidate's calls, and what it claims for each; raises `Ended`."""
         self._make_room()
         return _time(self.candidate, entries, flush, hold, keep=True)
+
+    def bare(self, entries: Sequence[InputSet]) -> Laps:
+        """The candidate's calls without the guard, for the host's time alone; to be called when all is timed."""
+        self._make_room()
+        return _time(self.candidate, entries, flush=False, hold=0, keep=True, how="bare")
 
     def record(self, entries: Sequence[InputSet]) -> Record:
         """What the candidate's calls launch, as its process tells; to be called last."""
@@ -133,8 +138,15 @@ class Blocks:
             self._trim()
 
 
-def _time(link: CandidateLink, entries: Sequence[InputSet], flush: bool, hold: int, keep: bool) -> Laps:
-    reply = _ask(link, entries, flush, hold, keep, record=False)
+def _time(
+    link: CandidateLink,
+    entries: Sequence[InputSet],
+    flush: bool,
+    hold: int,
+    keep: bool,
+    how: Literal["timed", "bare"] = "timed",
+) -> Laps:
+    reply = _ask(link, entries, flush, hold, keep, how)
     laps, host = reply.get("laps"), reply.get("host")
     if _are_laps(laps, len(entries)) and _are_laps(host, len(entries)):
         return Laps(laps, host)
@@ -142,7 +154,7 @@ def _time(link: CandidateLink, entries: Sequence[InputSet], flush: bool, hold: i
 
 
 def _record(link: CandidateLink, entries: Sequence[InputSet]) -> Record:
-    reply = _ask(link, entries, flush=False, hold=0, keep=True, record=True)
+    reply = _ask(link, entries, flush=False, hold=0, keep=True, how="recorded")
     try:
         return Record.model_validate(reply.get("record"))
     except ValidationError:
@@ -151,10 +163,10 @@ def _record(link: CandidateLink, entries: Sequence[InputSet]) -> Record:
 
 
 def _ask(
-    link: CandidateLink, entries: Sequence[InputSet], flush: bool, hold: int, keep: bool, record: bool
+    link: CandidateLink, entries: Sequence[InputSet], flush: bool, hold: int, keep: bool, how: str
 ) -> dict[str, Any]:
     sets = [{"inputs": entry.inputs, "outputs": entry.outputs} for entry in entries]
-    return link.call("time", sets=sets, flush=flush, hold=hold, keep=keep, record=record)
+    return link.call("time", sets=sets, flush=flush, hold=hold, keep=keep, how=how)
 
 
 def _are_laps(value: object, count: int) -> TypeGuard[list[float]]:

@@ -26,9 +26,9 @@ class Timing(Fact):
     `clock` says whose clock decided: `events` (CUDA events, bounded by the judge's clock), `wall`
     (per-call wall clock, bounded likewise), or `judge` (the judge's own clock, where the claimed
     times could not be true). `low` and `high` bound the speedup (95 %). `host_ms` and `ref_host_ms` are
-    what the host takes to launch a call, which a device's times do not hold (None on a CPU). `compiled_ms`
-    is the reference's time under `torch.compile`, where that was asked for. `std_ms`, `min_ms` and `max_ms` are
-    over the medians of the submission's blocks; None where those do not count.
+    what the host takes to launch a call, without the dispatch guard, which a device's times do not hold (None on
+    a CPU). `compiled_ms` is the reference's time under `torch.compile`, where that was asked for. `std_ms`,
+    `min_ms` and `max_ms` are over the medians of the submission's blocks; None where those do not count.
     """
 
     runtime_ms: float

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
@@ -19,9 +20,6 @@ import numpy  # noqa: F401
 import torch
 
 _logger = logging.getLogger(__name__)
-
-_FIRST_LAUNCH = ("triton.compiler.code_generator", "triton.experimental.gluon.nvidia.hopper")
-"""What Triton imports at a process's first launch, 0.2 s; not every version has all of it."""
 
 
 class CompilerError(RuntimeError):
@@ -38,37 +36,42 @@ def triton_errors() -> tuple[type[BaseException], ...]:
     return (CompilationError, OutOfResources, PTXASError)
 
 
-def prepare(compiling: bool) -> None:
-    """Import and adjust, and where `compiling` is set what else speeds up Triton's compiler.
+def prepare(skip: Collection[str] = ()) -> str | None:
+    """Import and adjust, and but for what `skip` names, do what speeds up Triton's compiler.
 
-    Nothing here is meant to create a thread or a device context; `dirty` tells.
+    Nothing here is meant to create a thread or a device context. Returns the name of a step that has: in some
+    version of torch or Triton one may, and a new process should then skip it.
     """
     _raise_compiler_errors()
     try:
         import triton
         import triton.language  # noqa: F401
     except ModuleNotFoundError:
-        return
+        return None
     if os.environ.get("TRITON_INTERPRET") == "1":
         _take_first_configuration()
-    elif compiling:
-        _prepare_compiling()
+        return None
+    for name, step in STEPS.items():
+        if name not in skip:
+            _attempt(name, step)
+            if dirty() is not None:
+                return name
+    return None
 
 
-def _prepare_compiling() -> None:
-    """What every process that compiles a Triton kernel would do again: 1.5 to 4 s in all.
+def _attempt(name: str, step: Callable[[], object]) -> None:
+    """Where one fails, each process tries for itself."""
+    try:
+        step()
+    except (ImportError, AttributeError, AssertionError, OSError, RuntimeError, SubprocessError) as error:
+        _logger.warning("not prepared (%s): %s", name, error)
 
-    Triton's hash of itself, its driver's C module (built by a C compiler; it makes no context), and what fake
-    tensors load (see `sketch`). Where one fails, each process tries for itself.
-    """
-    for name in _FIRST_LAUNCH:
+
+def _import_first_launch() -> None:
+    """What Triton imports at a process's first launch, 0.2 s; not every version has all of it."""
+    for name in ("triton.compiler.code_generator", "triton.experimental.gluon.nvidia.hopper"):
         with suppress(ImportError):
             import_module(name)
-    for prepare_one in (_hash_triton, _load_triton_driver, _load_fake_tensors):
-        try:
-            prepare_one()
-        except (ImportError, AttributeError, AssertionError, OSError, RuntimeError, SubprocessError) as error:
-            _logger.warning("not prepared (%s): %s", prepare_one.__name__, error)
 
 
 def _hash_triton() -> None:
@@ -89,6 +92,19 @@ def _load_fake_tensors() -> None:
 
     with Fakes():
         torch.empty(1)
+
+
+STEPS: dict[str, Callable[[], object]] = {
+    "first-launch": _import_first_launch,
+    "hash": _hash_triton,
+    "driver": _load_triton_driver,
+    "fake-tensors": _load_fake_tensors,
+}
+"""What every process that compiles a Triton kernel would do again: 1.5 to 4 s in all.
+
+Triton's hash of itself, its driver's C module (built by a C compiler; it makes no context), and what fake tensors
+load (see `sketch`).
+"""
 
 
 def _import_builder() -> Any:

@@ -1,10 +1,11 @@
 """The process that forks candidates: torch and triton imported once, no device context ever, one thread.
 
-`python -m kernel_env.server.zygote FD [plain]` serves the worker over an inherited socket. `fork` makes a child (its
-link, stdout and stderr ride along as descriptors); `reap` collects a child that has ended, kills its process
-group, whatever else has the child's user id, and every stray descendant that this process, a subreaper, has
-adopted. The worker decides when; so a pid stays valid until it says `reap`. A closed socket ends the zygote and
-all its children: it asks for no death signal, as it cleans up after a worker that was killed.
+`python -m kernel_env.server.zygote FD [SKIP...]` serves the worker over an inherited socket (`SKIP`: see
+`preload`). `fork` makes a child (its link, stdout and stderr ride along as descriptors); `reap` collects a child
+that has ended, kills its process group, whatever else has the child's user id, and every stray descendant that
+this process, a subreaper, has adopted. The worker decides when; so a pid stays valid until it says `reap`. A
+closed socket ends the zygote and all its children: it asks for no death signal, as it cleans up after a worker
+that was killed.
 """
 
 from __future__ import annotations
@@ -24,11 +25,7 @@ from .frames import TRUSTED_CAP, FrameError, Peer
 from .layers import Plan
 from .strays import collect, end_strays
 
-
 _logger = logging.getLogger(__name__)
-
-PLAIN = "plain"
-"""As last argument: start without what some version of torch or Triton may make a thread or a context for."""
 
 
 class Zygote:
@@ -103,12 +100,12 @@ def main() -> None:
     sandbox.close_to_others()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     peer = Peer(sock, TRUSTED_CAP)
-    plain = sys.argv[-1] == PLAIN
-    preload.prepare(compiling=not plain)
+    skip = sys.argv[2:]
+    culprit = preload.prepare(skip)
     fault = preload.dirty()
-    if fault is not None and not plain:
-        _logger.warning("%s: again, with less prepared", fault)
-        os.execv(sys.executable, [*sys.orig_argv, PLAIN])
+    if culprit is not None:
+        _logger.warning("%s: again, without %s", fault, culprit)
+        os.execv(sys.executable, [*sys.orig_argv, culprit])
     peer.send({"hello": True, "fault": fault})
     if fault is None:
         gc.collect()

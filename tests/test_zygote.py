@@ -13,7 +13,7 @@ UNFIT = """
 import sys, threading, time
 from kernel_env.server import preload, zygote
 
-preload._prepare_compiling = lambda: threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
+preload.STEPS["mine"] = lambda: threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
 zygote.main()
 """
 
@@ -34,3 +34,4 @@ def test_what_makes_it_unfit_to_fork_is_left_out() -> None:
     _, log = process.communicate(timeout=30)
     assert process.returncode == 0
     assert "2 threads are running" in log
+    assert log.count("without mine") == 1

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 READY_S = 300.0
 BUDGET_S = 600.0
+AT_ONCE = 2
 
 
 def audit(
@@ -89,7 +90,7 @@ async def _audit(settings: Settings, tasks: Sequence[Task], as_json: bool) -> li
             out.print(f"{device.name}  {device.versions}", markup=False)
             out.print(HEADER, style="bold", markup=False)
         started, rows = time.monotonic(), []
-        async for row in audit(pool, device, tasks, BUDGET_S, len(pool.health()["devices"])):
+        async for row in audit(pool, device, tasks, BUDGET_S, AT_ONCE * len(pool.health()["devices"])):
             rows.append(row)
             out.print(
                 json.dumps(dataclasses.asdict(row)) if as_json else _line(row), markup=False, highlight=False
