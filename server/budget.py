@@ -2,14 +2,15 @@
 
 Waiting (for a worker, a build slot, the device, a process of ours to start again) is never the submission's doing.
 A stage of the submission ends at its own limit or when the step's time is spent, whichever comes first. The
-latter is held against it only if nearly all of that time was its own. Nothing here ends a process.
+latter is held against it only if nearly all of that time was its own. Nothing here ends a process. Who watches is
+told each stage as it begins.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 
 from .outcome import Infrastructure, TimedOut
@@ -18,12 +19,16 @@ OWN = 0.8
 
 
 class Budget:
-    """`total_s` from arrival at the pool, of which `waited_s` are over. `durations` is for the evaluation."""
+    """`total_s` from arrival at the pool, of which `waited_s` are over. `durations` is for the evaluation.
 
-    def __init__(self, total_s: float, waited_s: float) -> None:
+    `hear` gets the name of each stage that begins.
+    """
+
+    def __init__(self, total_s: float, waited_s: float, hear: Callable[[str], None] | None = None) -> None:
         self.total_s = total_s
         self.durations = {"queue": waited_s}
         self._end = time.monotonic() + total_s - waited_s
+        self._hear = hear
 
     @property
     def left_s(self) -> float:
@@ -33,9 +38,15 @@ class Budget:
         """The time that a stage with the limit `stage_s` really has."""
         return min(stage_s, self.left_s)
 
+    def enter(self, name: str) -> None:
+        """A stage begins; whoever does it counts its seconds."""
+        if self._hear is not None:
+            self._hear(name)
+
     @contextmanager
     def timed(self, name: str) -> Iterator[None]:
         """Adds the seconds spent inside to `durations[name]`."""
+        self.enter(name)
         started = time.monotonic()
         try:
             yield

@@ -40,6 +40,8 @@ class Place(Protocol):
 
     async def evaluate(self, request: EvaluationRequest, waited_s: float, alone: bool) -> Evaluation: ...
 
+    async def stage(self, request_id: str) -> str: ...
+
     def health(self) -> dict[str, Any]: ...
 
 
@@ -74,6 +76,14 @@ class Fleet:
     async def evaluate(self, request: EvaluationRequest) -> Evaluation:
         return await self._once.run(request, self._evaluate)
 
+    async def stage(self, request_id: str) -> str:
+        """Of the second attempt, where there is one."""
+        for attempt in (_again(request_id), request_id):
+            for place in self.places:
+                if stage := await place.stage(attempt):
+                    return stage
+        return ""
+
     def health(self) -> dict[str, Any]:
         states = [place.state for place in self.places]
         waiting = "failed" if self._hopeless() else "starting"
@@ -99,7 +109,7 @@ class Fleet:
         first = evaluation.outcome
         if not isinstance(first, Infrastructure) or not first.retryable:
             return evaluation
-        again = request.model_copy(update={"id": f"{request.id}-again"})
+        again = request.model_copy(update={"id": _again(request.id)})
         _, evaluation = await self._attempt(again, arrived, place)
         evaluation = _twice(evaluation, first)
         if evaluation.outcome.kind == "infrastructure":
@@ -157,8 +167,15 @@ class FleetPool:
     async def evaluate(self, request: EvaluationRequest) -> Evaluation:
         return await self._fleet.evaluate(request)
 
+    async def stage(self, request_id: str) -> str:
+        return await self._fleet.stage(request_id)
+
     def health(self) -> dict[str, Any]:
         return self._fleet.health()
+
+
+def _again(request_id: str) -> str:
+    return f"{request_id}-again"
 
 
 def _twice(evaluation: Evaluation, first: Infrastructure) -> Evaluation:

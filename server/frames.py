@@ -168,6 +168,11 @@ class Stream:
             except OSError as error:
                 raise FrameError("the peer is gone") from error
 
+    def hint(self, message: dict[str, Any]) -> None:
+        """Send a frame that may as well be lost: not while the peer has still to take an earlier one."""
+        if not self._writer.is_closing() and not self._writer.transport.get_write_buffer_size():
+            self._writer.write(encode(message))
+
     async def receive(self) -> dict[str, Any]:
         try:
             (length,) = _HEADER.unpack(await self._reader.readexactly(_HEADER.size))

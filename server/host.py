@@ -72,6 +72,10 @@ class Host:
         finally:
             _logger.info("evaluation %s ends: %s", asked.id, end, extra=ids)
 
+    async def stage(self, request_id: str) -> str:
+        """`Seat.stage`."""
+        return await self._seat.stage(request_id)
+
     async def close(self) -> None:
         """End the worker; idempotent."""
         self._seat.retire(CLOSED)

@@ -85,6 +85,9 @@ class WatchedPool:
             else:
                 self._count(request, evaluation)
 
+    async def stage(self, request_id: str) -> str:
+        return await self._pool.stage(request_id)
+
     def health(self) -> dict[str, Any]:
         return self._pool.health()
 

@@ -40,7 +40,7 @@ class MockPool:
         self._device = Device(kind="mock", name="mock", versions={"python": platform.python_version()})
         self._slots = asyncio.Semaphore(CHECKS_AT_ONCE)
         self._waiting = 0
-        self._running = 0
+        self._running: list[str] = []
         self._closed = False
         self._once = Once()
 
@@ -77,19 +77,22 @@ class MockPool:
         )
 
     async def _check(self, request: EvaluationRequest) -> Outcome:
-        self._running += 1
+        self._running.append(request.id)
         try:
             fault = await asyncio.to_thread(check, request.code, request.language, self._max_code_bytes)
         finally:
-            self._running -= 1
+            self._running.remove(request.id)
         return fault or fake(request.task, request.code)
+
+    async def stage(self, request_id: str) -> str:
+        return "checks" if request_id in self._running else ""
 
     def health(self) -> dict[str, Any]:
         return {
             "state": "failed" if self._closed else "ready",
             "devices": [{"index": "0", "state": "ready", "name": self._device.name}],
-            "queued": self._waiting - self._running,
-            "running": self._running,
+            "queued": self._waiting - len(self._running),
+            "running": len(self._running),
             "message": CLOSED if self._closed else "",
         }
 

@@ -25,6 +25,13 @@ class Pool(Protocol):
 
     async def evaluate(self, request: EvaluationRequest) -> Evaluation: ...
 
+    async def stage(self, request_id: str) -> str:
+        """What a running evaluation is at, in the words of `Evaluation.durations`, for people who watch.
+
+        Empty where it has not begun, has ended, or the pool can't tell. Bounded, and cheap enough to be asked
+        several times a second.
+        """
+
     def health(self) -> dict[str, Any]:
         """JSON-able: `state` ("starting" | "ready" | "failed"), `devices`, `queued`, `running`, `message`.
 

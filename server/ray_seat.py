@@ -31,6 +31,7 @@ from .wake import Signal
 TRIES = 3
 PAUSE_S = 1.0
 SILENT_S = 30.0
+STAGE_S = 2.0
 TEXT_CAP = 600
 MARGIN_S = 15.0
 """Beyond what the actor's own seat takes to find its worker stuck."""
@@ -56,6 +57,7 @@ class RaySeat:
     restarts: int = 0
     sandbox: dict[str, dict[str, str]] = field(default_factory=dict)
     _actor: Any = None
+    _asked: set[str] = field(default_factory=set)
     _failures: int = 0
 
     async def keep(self) -> None:
@@ -73,6 +75,7 @@ class RaySeat:
     async def evaluate(self, request: EvaluationRequest, waited_s: float, alone: bool) -> Evaluation:
         """The actor's answer, or a fault of ours where it has gone."""
         self.submissions += 1
+        self._asked.add(request.id)
         call = self._actor.evaluate.remote(request.model_dump(), waited_s, alone) if self._actor else None
         done = False
         try:
@@ -91,8 +94,18 @@ class RaySeat:
             return self._fault(f"{self.where} was lost while it evaluated this: {_told(error)}", retryable=True)
         finally:
             self.submissions -= 1
+            self._asked.discard(request.id)
             if call is not None and not done:
                 ray.cancel(call, recursive=False)
+
+    async def stage(self, request_id: str) -> str:
+        """Asked of the actor only when somebody watches."""
+        if self._actor is None or request_id not in self._asked:
+            return ""
+        try:
+            return str(await asyncio.wait_for(self._actor.stage.remote(request_id), STAGE_S))
+        except (TimeoutError, RayError):
+            return ""
 
     def retire(self, reason: str) -> None:
         """Take no more submissions and end the actor: those that it has come back as faults of ours."""

@@ -14,6 +14,7 @@ import json
 import logging
 import os
 import time
+from collections import Counter
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -61,6 +62,7 @@ class Seat:
     sandbox: dict[str, dict[str, str]] = field(default_factory=dict)
     _worker: Child | None = None
     _asked: dict[str, asyncio.Future[Evaluation]] = field(default_factory=dict)
+    _stages: dict[str, str] = field(default_factory=dict)
     _faults: int = 0
     _spells: int = 0
     _company: Company = field(default_factory=Company)
@@ -161,6 +163,7 @@ class Seat:
             return self._fault(str(error), retryable=True)
         finally:
             del self._asked[request.id]
+            self._stages.pop(request.id, None)
             if not answer.done() or answer.cancelled():
                 await finish(self._cancel(worker, request.id))
 
@@ -182,6 +185,8 @@ class Seat:
         elif "fault" in message:
             evaluation = self._fault(message["fault"], retryable=True)
         else:
+            if "stage" in message:
+                self._stages[message["id"]] = message["stage"]
             return
         answer.set_result(evaluation)
         self._weigh(evaluation)
@@ -240,12 +245,18 @@ class Seat:
             _logger.warning("%s; every correct submission gets the reward 0.3", unknown(name))
 
     def health(self) -> dict[str, Any]:
+    async def stage(self, request_id: str) -> str:
+        """See `pool.Pool.stage`."""
+        return self._stages.get(request_id, "")
+
         return {
+        """`stages`: how many submissions are in each."""
             "index": self.index,
             "state": self.state,
             "name": self.device.name if self.device else None,
             "submissions": self.submissions,
             "restarts": self.restarts,
+            "stages": dict(Counter(self._stages.values())),
             "message": self.message,
             "sandbox": self.sandbox,
         }

@@ -218,6 +218,7 @@ class Stages:
             if message.get("stage") == "timing":
                 turn.timing()
 
+            budget.enter(str(message.get("stage", "")))
         message: dict[str, Any] = {"task": request.task.model_dump(), "language": request.language}
         message |= {key: self._config[key] for key in JUDGED_BY}
         message |= {limit: budget.limit(self._config[limit]) for limit in STAGE_LIMITS.values()}

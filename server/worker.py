@@ -14,6 +14,7 @@ import logging
 import signal
 import socket
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -49,9 +50,14 @@ class Worker:
     async def close(self) -> None:
         await self.processes.close()
 
-    async def evaluate(self, request: EvaluationRequest, waited_s: float) -> Evaluation:
-        """Never raises but for cancellation. `waited_s` of the request's budget have passed already."""
-        budget = Budget(request.budget_s, waited_s)
+    async def evaluate(
+        self, request: EvaluationRequest, waited_s: float, hear: Callable[[str], None] | None = None
+    ) -> Evaluation:
+        """Never raises but for cancellation. `waited_s` of the request's budget have passed already.
+
+        `hear` gets the name of each stage that begins.
+        """
+        budget = Budget(request.budget_s, waited_s, hear)
         try:
             async with asyncio.timeout(budget.left_s + OURS_S):
                 verdict = await self._stages.run(request, budget)
@@ -76,7 +82,8 @@ async def serve(pool: Stream, worker: Worker) -> None:
 
     async def answer(request: EvaluationRequest, waited_s: float) -> None:
         try:
-            evaluation = await worker.evaluate(request, waited_s)
+            hear = lambda stage: pool.hint({"id": request.id, "stage": stage})  # noqa: E731
+            evaluation = await worker.evaluate(request, waited_s, hear)
             reply: dict[str, Any] = {"evaluation": evaluation.model_dump()}
         except asyncio.CancelledError:
             reply = {"cancelled": True}

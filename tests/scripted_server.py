@@ -2,7 +2,7 @@
 
 `python scripted_server.py` reads settings from the environment as any server, and DEVICE ("mock", "cpu",
 "cuda", "" for one that never gets ready) beside them. The first line of a submission may be
-`# script {"sleep": seconds, "fail": true, "raise": true, "speedup": number}`.
+`# script {"sleep": seconds, "stage": name, "fail": true, "raise": true, "speedup": number}`.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ class ScriptedPool:
     def __init__(self, settings: Settings, kind: str) -> None:
         self._mock = MockPool(settings)
         self._device = Device.model_validate({"kind": kind, "name": "scripted"}) if kind else None
+        self._stages: dict[str, str] = {}
         self._counts = {"started": 0, "finished": 0, "cancelled": 0}
 
     async def start(self) -> None:
@@ -37,10 +38,13 @@ class ScriptedPool:
         words = json.loads(first.removeprefix("# script")) if first.startswith("# script") else {}
         self._counts["started"] += 1
         try:
+            self._stages[request.id] = words.get("stage", "")
             await asyncio.sleep(words.get("sleep", 0.0))
         except asyncio.CancelledError:
             self._counts["cancelled"] += 1
             raise
+        finally:
+            del self._stages[request.id]
         self._counts["finished"] += 1
         if words.get("raise"):
             raise RuntimeError("a bug under /srv/secret/folder/module.py")
@@ -48,6 +52,9 @@ class ScriptedPool:
         if words.get("fail"):
             return evaluation.model_copy(update={"outcome": Infrastructure(message="the device is gone")})
         return _with_speedup(evaluation, words.get("speedup"))
+
+    async def stage(self, request_id: str) -> str:
+        return self._stages.get(request_id, "")
 
     def health(self) -> dict[str, Any]:
         state = "ready" if self._device else "starting"
