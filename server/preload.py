@@ -87,11 +87,11 @@ def _load_triton_driver() -> None:
 
 
 def _load_fake_tensors() -> None:
-    from . import rehearsal  # noqa: F401
-    from .sketch import Fakes
+    """Modules alone: to enter the mode asks for the number of devices, which starts the driver."""
+    import torch._subclasses.fake_tensor
+    import torch.nested._internal.nested_tensor  # noqa: F401
 
-    with Fakes():
-        torch.empty(1)
+    from . import rehearsal  # noqa: F401
 
 
 STEPS: dict[str, Callable[[], object]] = {
