@@ -30,7 +30,10 @@ class SandboxError(RuntimeError):
 
 @dataclass
 class Backend:
-    """`loop` is the server's event loop once it runs, for callers in other threads."""
+    """`loop` is the server's event loop once it runs, for callers in other threads.
+
+    `running` holds the evaluation of each episode that waits for one.
+    """
 
     settings: Settings
     tasks: TaskSet
@@ -38,6 +41,7 @@ class Backend:
     log: EventLog
     loop: asyncio.AbstractEventLoop | None = field(default=None, repr=False)
     visitors: int = 0
+    running: dict[str, str] = field(default_factory=dict)
 
     async def start(self) -> None:
         """Raises `SandboxError` where the sandbox must be whole and is not."""
@@ -66,6 +70,16 @@ class Backend:
             yield
         finally:
             self.visitors -= 1
+
+    @contextmanager
+    def evaluating(self, episode_id: str, evaluation_id: str) -> Iterator[None]:
+        """While the evaluation runs, `running` has it."""
+        self.running[episode_id] = evaluation_id
+        try:
+            yield
+        finally:
+            if self.running.get(episode_id) == evaluation_id:  # clients may choose one id for two episodes
+                del self.running[episode_id]
 
     def retire(self, task_id: str, reason: str) -> None:
         """Take a task out of use: the device can't run it."""

@@ -143,8 +143,9 @@ class Episode:
             budget_s=budget_s,
         )
         try:
-            async with asyncio.timeout(budget_s + ANSWER_MARGIN_S):
-                return await self._backend.pool.evaluate(request)
+            with self._backend.evaluating(self.id, evaluation_id):
+                async with asyncio.timeout(budget_s + ANSWER_MARGIN_S):
+                    return await self._backend.pool.evaluate(request)
         except TimeoutError:
             fault = Infrastructure(message="the evaluator gave no answer within the step's time", retryable=False)
             return Evaluation(outcome=fault, device=self._device, task_hash=self.task.hash)
@@ -194,6 +195,7 @@ class Episode:
             "split": self.task.split,
             "reward_kind": self._backend.settings.reward,
             "checks": self._backend.settings.checks,
+            "precision": self._backend.settings.precision,
         }
 
     def _event(self, kind: str) -> dict[str, Any]:

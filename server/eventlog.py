@@ -2,7 +2,8 @@
 
 Lines are written by a thread for each target, so that a slow disk or a reader that does not read costs the
 server nothing but lines: a target's backlog is capped, and what it loses or cannot write is reported once
-on stderr. Each line goes out in one piece; `close` flushes within a bound.
+on stderr. Each line goes out in one piece; `close` flushes within a bound. The newest steps are kept in memory,
+without text of a submission and without any id, for people to see.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import logging
 import os
 import queue
 import threading
+from collections import deque
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +22,32 @@ from .config import Settings, SettingsError
 BACKLOG = 10_000
 BATCH = 200
 CLOSE_S = 5.0
+RECENT = 50
+TOLD = (
+    "time",
+    "task_id",
+    "language",
+    "stage",
+    "reward",
+    "speedup",
+    "speedup_low",
+    "speedup_high",
+    "runtime_ms",
+    "roofline_frac",
+    "wall_s",
+)
 
 _logger = logging.getLogger(__name__)
 
 
 class EventLog:
-    """Writes each event to every target. `write` never blocks and never raises for a target's faults."""
+    """Writes each event to every target. `write` never blocks and never raises for a target's faults.
+
+    `recent` holds what may be shown of the last `RECENT` steps, the newest first.
+    """
 
     def __init__(self, targets: list[_Target]) -> None:
+        self.recent: deque[dict[str, Any]] = deque(maxlen=RECENT)
         self._targets = targets
 
     @classmethod
@@ -39,6 +59,9 @@ class EventLog:
         return cls(targets)
 
     def write(self, event: dict[str, Any]) -> None:
+        if event["event"] == "step":
+            told = {name: event.get(name) for name in TOLD}
+            self.recent.appendleft(told | {"outcome": event["outcome"]["kind"], "device": event["device"]["name"]})
         line = json.dumps(event, separators=(",", ":"), default=str).encode() + b"\n"
         for target in self._targets:
             target.put(line)
