@@ -25,6 +25,7 @@ from .statistics import Block, Reading, estimate, spread, steady
 
 MIN_BLOCKS = 5
 MAX_BLOCKS = 200
+FEWEST, BLOCK_MS = 2, 60.0
 NARROW = 0.005
 CHECK_EVERY = 5
 WARM_S = 0.3
@@ -48,6 +49,7 @@ class Contest:
         self._hosts: list[float] = []
         self._means: list[float] = []
         self._alone_ms = float("inf")
+        self._calls = FEWEST
 
     def run(self, budget_s: float) -> Timing:
         """Raises `Ended` when a timed output is wrong or the candidate fails."""
@@ -80,20 +82,29 @@ class Contest:
 
     def _warm(self) -> float:
         """Both sides by time, so that clocks have ramped and code is loaded; the reference's host time (ms)."""
+        self._calls = self._worth(self._sides.reference(self._refill(), self._cuda))
         for _ in range(ALONE_BLOCKS):
-            laps = self._sides.reference(self._sides.refill(), self._cuda)
+            laps = self._sides.reference(self._refill(), self._cuda)
             self._alone_ms = min(self._alone_ms, statistics.median(laps.device))
         deadline = time.monotonic() + WARM_S
         hosts: list[float] = []
         while not hosts or time.monotonic() < deadline:
-            entries = self._sides.refill()
+            entries = self._refill()
             self._sides.claim(entries, self._cuda)
             self._sides.verify(entries, self._sides.digests(entries))
             hosts.append(statistics.median(self._sides.reference(entries, self._cuda).host))
         return statistics.median(hosts)
 
+    def _worth(self, first: Laps) -> int:
+        """How many calls a block is to have, by the quickest of the reference's first: slow ones get short blocks."""
+        call_ms = min(device + HOLD_SHARE * host for device, host in zip(first.device, first.host, strict=True))
+        return max(FEWEST, int(BLOCK_MS / max(call_ms, 1e-3)))
+
+    def _refill(self) -> list[InputSet]:
+        return self._sides.refill(self._calls)
+
     def _block(self, hold: int) -> None:
-        entries = self._sides.refill()
+        entries = self._refill()
         if secrets.randbelow(2):
             candidate, candidate_clock = self._claim(entries, hold)
             self._sides.restore(entries)
