@@ -25,6 +25,7 @@ import torch
 
 from . import driver, hatches, paths, trace
 from .activity import Recorder
+from .casting import cast_model
 from .census import Census
 from .frames import TRUSTED_CAP, FrameError, Peer
 from .guard import DispatchGuard, GuardViolation
@@ -132,8 +133,7 @@ class Candidate:
         weights = perturbed(request["seed"], request["gain"]) if request["perturbed"] else nullcontext()
         with torch.no_grad(), self._models(), weights:
             model = self._module.ModelNew(*arguments)  # type: ignore[union-attr]
-            model = model.to(self._device)
-            self._model = model
+            self._model = cast_model(model.to(self._device), request["precision"])
         self._count()
         problems = self._adopt_state({name: Slot.from_json(slot) for name, slot in request["state"].items()})
         entropy = int.from_bytes(os.urandom(7), "big")

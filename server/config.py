@@ -22,6 +22,15 @@ RewardKind = Literal["speedup", "roofline"]
 BaselineKind = Literal["eager", "compile"]
 PoolKind = Literal["local", "ray", "modal"]
 ChecksKind = Literal["standard", "strict"]
+Precision = Literal["fp32", "fp16", "bf16"]
+TolerancesKind = Literal["default", "kernelbench"]
+
+TOLERANCES: dict[TolerancesKind, dict[Precision, float]] = {
+    # The spacing of bf16 at one is 0.8 %: two roundings more or less than the reference's pass 1 %.
+    "default": {"fp32": 1e-2, "fp16": 1e-2, "bf16": 2e-2},
+    "kernelbench": {"fp32": 1e-4, "fp16": 1e-2, "bf16": 1e-2},  # its `get_tolerance_for_precision`
+}
+"""By precision, absolute and relative alike."""
 
 _FASTEST = 1e6
 
@@ -37,7 +46,8 @@ class Settings:
     `tasks` lists sources in order: `embedded`, `kernelbench` (needs `kernelbench_dir`), `huggingface`,
     or the path of a task file or folder. `peaks` holds for every device of this server. `user_tasks`: a reset may
     bring a task of its own, whose reference runs where the judge does. `gpu_model` and what begins with `ray_` are
-    for the pool on a Ray cluster; `ray_cpus` 0 is a device's share of its host.
+    for the pool on a Ray cluster; `ray_cpus` 0 is a device's share of its host. `precision` is that of all tasks;
+    "fp32" leaves them as they are made.
     """
 
     evaluator: EvaluatorKind = "auto"
@@ -58,6 +68,7 @@ class Settings:
     ray_address: str = "auto"
     ray_cpus: float = 0.0
     checks: ChecksKind = "standard"
+    precision: Precision = "fp32"
     sandbox: Mode = "auto"
     host: str = "127.0.0.1"
     port: int = 8000
@@ -84,6 +95,9 @@ class Settings:
         env = _Reader(os.environ if environ is None else environ)
         kernelbench = env.path("KERNELBENCH_DIR", must_be="folder")
         default_tasks = ("kernelbench",) if kernelbench else ("embedded",)
+        precision = cast(Precision, env.choice("KERNEL_ENV_PRECISION", ("fp32", "fp16", "bf16"), "fp32"))
+        kind = cast(TolerancesKind, env.choice("KERNEL_ENV_TOLERANCES", ("default", "kernelbench"), "default"))
+        tolerance = TOLERANCES[kind][precision]
         return cls(
             evaluator=cast(
                 EvaluatorKind, env.choice("KERNEL_ENV_EVALUATOR", ("auto", "gpu", "cpu", "mock"), "auto")
@@ -103,6 +117,7 @@ class Settings:
             reward=cast(RewardKind, env.choice("KERNEL_ENV_REWARD", ("speedup", "roofline"), "speedup")),
             baseline=cast(BaselineKind, env.choice("KERNEL_ENV_BASELINE", ("eager", "compile"), "eager")),
             checks=cast(ChecksKind, env.choice("KERNEL_ENV_CHECKS", ("standard", "strict"), "standard")),
+            precision=precision,
             roofline_reject=env.number("KERNEL_ENV_ROOFLINE_REJECT", cls.roofline_reject, 0.0, 1.0),
             peaks=env.peaks("KERNEL_ENV_PEAKS"),
             sandbox=cast(Mode, env.choice("KERNEL_ENV_SANDBOX", ("auto", "strict", "off"), "auto")),
@@ -114,8 +129,8 @@ class Settings:
             resume_s=env.number("KERNEL_ENV_RESUME_S", cls.resume_s, 0.0, 86_400.0),
             idle_s=env.number("KERNEL_ENV_IDLE_S", cls.idle_s, 1.0, 604_800.0),
             trials=env.integer("KERNEL_ENV_TRIALS", cls.trials, 1, 100),
-            atol=env.number("KERNEL_ENV_ATOL", cls.atol, 0.0, 1.0),
-            rtol=env.number("KERNEL_ENV_RTOL", cls.rtol, 0.0, 1.0),
+            atol=env.number("KERNEL_ENV_ATOL", tolerance, 0.0, 1.0),
+            rtol=env.number("KERNEL_ENV_RTOL", tolerance, 0.0, 1.0),
             max_code_bytes=env.integer("KERNEL_ENV_MAX_CODE_BYTES", cls.max_code_bytes, 1024, 1 << 20),
             step_timeout_s=env.number("KERNEL_ENV_STEP_TIMEOUT_S", cls.step_timeout_s, 1.0, 86_400.0),
             build_timeout_s=env.number("KERNEL_ENV_BUILD_TIMEOUT_S", cls.build_timeout_s, 1.0, 3600.0),

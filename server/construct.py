@@ -30,6 +30,7 @@ def construct(link: CandidateLink, reference: Reference, mailbox: Mailbox, timeo
         seed=reference.seed,
         perturbed=reference.perturbed,
         gain=reference.gain,
+        precision=reference.precision,
         arguments=reference.pickled_arguments(),
         state={name: slot.to_json() for name, slot in mailbox.state.items()},
     )

@@ -193,7 +193,9 @@ class Evaluation:
         task = self._request["task"]
         self.seeds = [secrets.randbits(62)]
         strict = self._request["checks"] == "strict"
-        reference = Reference(task["id"], task["source"], self._device, self.seeds[0], strict, gain)
+        reference = Reference(
+            task["id"], task["source"], self._device, self.seeds[0], strict, gain, self._request["precision"]
+        )
         needed, total = reference.footprint(), hardware.memory_bytes(self._device)
         if needed > total:
             raise TaskFault(f"the task's inputs take {needed} bytes, this device has {total}")
@@ -207,7 +209,8 @@ class Evaluation:
         self._moved = roofline.needed(task["id"], reference, inputs, outputs, tolerance)
         self._peaks = peaks.known(hardware.name(self._device), self._request["peaks"])
         if self._peaks is not None:
-            self._roofline = roofline.bound(flops, size, roofline.computes_in_half(inputs), self._peaks)
+            half = reference.precision != "fp32" or roofline.computes_in_half(inputs)
+            self._roofline = roofline.bound(flops, size, half, self._peaks)
         self._mailbox = Mailbox(reference, inputs, outputs)
         return self._mailbox
 

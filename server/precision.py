@@ -20,6 +20,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from . import hardware
 from .agreement import Deviation, deviation
+from .casting import mapped
 from .compare import all_finite
 from .families import Family
 from .layout import flatten
@@ -152,7 +153,7 @@ class Runs:
         try:
             with _double_by_default():
                 wide = copy.deepcopy(self._reference.model).double()
-                outputs = self._run(wide, [_double(value) for value in inputs])
+                outputs = self._run(wide, mapped(inputs, torch.Tensor.double))
                 self._synchronize()
         except (TaskFault, torch.OutOfMemoryError):
             self._wide = False
@@ -179,16 +180,6 @@ def _double_by_default() -> Iterator[None]:
         yield
     finally:
         torch.set_default_dtype(before)
-
-
-def _double(value: Any) -> Any:
-    if isinstance(value, torch.Tensor):
-        return value.double() if value.dtype.is_floating_point else value
-    if isinstance(value, (list, tuple)):
-        return type(value)(_double(item) for item in value)
-    if isinstance(value, dict):
-        return {key: _double(item) for key, item in value.items()}
-    return value
 
 
 def _real(output: torch.Tensor) -> bool:

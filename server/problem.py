@@ -13,7 +13,7 @@ from pathlib import Path
 from string import Template
 
 from . import peaks, strict
-from .config import Settings
+from .config import Precision, Settings
 from .extras import disclosure, extras_of
 from .outcome import Device
 from .tasks import Task
@@ -24,6 +24,8 @@ _RUNNABLE: dict[str, tuple[str, ...]] = {
     "cpu": ("triton", "cpp"),
     "mock": ("triton", "cuda", "cpp"),
 }
+
+DTYPES: dict[Precision, str] = {"fp32": "torch.float32", "fp16": "torch.float16", "bf16": "torch.bfloat16"}
 
 _PROMPTS = Path(__file__).parent / "prompts"
 _GIB = 1 << 30
@@ -44,7 +46,8 @@ def problem_text(task: Task, language: str, settings: Settings, device: Device |
     judging = "\n".join(
         (
             _device(device),
-            *_models(task),
+            *_models(task, settings),
+            *precision_text(settings.precision),
             correctness_text(task, settings, device),
             _timing(language, device),
             _reward(settings, device),
@@ -115,7 +118,7 @@ def correctness_text(task: Task, settings: Settings, device: Device | None) -> s
     extra = disclosure(extras, settings.atol, settings.rtol)
     trials = f"{settings.trials} trials. Each"
     if settings.checks == "strict":
-        extra = f"{extra} {strict.disclosure(extras.families)}".lstrip()
+        extra = f"{extra} {strict.disclosure(extras.families, settings.precision)}".lstrip()
         trials = f"{min(settings.trials, strict.OWN_TRIALS)} trials or more. Each of these"
     beyond = "" if extra else "; nothing beyond `get_inputs()` is tried"
     sizes = ""
@@ -131,10 +134,26 @@ def correctness_text(task: Task, settings: Settings, device: Device | None) -> s
     )
 
 
-def _models(task: Task) -> tuple[str, ...]:
+def precision_text(precision: Precision) -> tuple[str, ...]:
+    """The item of a Markdown list that says what is cast; none in 32 bits, which tasks are written in."""
+    if precision == "fp32":
+        return ()
+    dtype = DTYPES[precision]
+    return (
+        f"- Precision: {precision}. `Model` and `ModelNew` are constructed as they are written, then their"
+        f" floating-point parameters and buffers are cast to `{dtype}`. So are floating-point inputs of `forward`"
+        " and tensors among the constructor's arguments. Integers and booleans stay, and so does what `__init__`"
+        " keeps as neither parameter nor buffer: cast that yourself. Outputs have the dtype that `Model` then"
+        " returns. Sum and compute in 32 bits, and round once at the end: what the reference gives in 32 bits from"
+        f" the same `{dtype}` numbers, rounded, is right as well.",
+    )
+
+
+def _models(task: Task, settings: Settings) -> tuple[str, ...]:
     if task.outside is None:
         return ()
-    weights = {"own": "their own weights", "random": "random weights, in float32"}.get(task.outside.weights or "")
+    made = "random weights" if settings.precision != "fp32" else "random weights, in float32"
+    weights = {"own": "their own weights", "random": made}.get(task.outside.weights or "")
     return (
         f"- Models: those of `transformers` are in evaluation mode{f', with {weights}' if weights else ''}."
         " `ModelNew` gets the same configuration object as `Model`, but may not import `transformers`: name your"

@@ -163,6 +163,7 @@ class Processes:
             "source": source,
             "device": self._config["device"],
             "guarded": guarded,
+            "precision": self._config["precision"],
             "plan": plan.json(),
             "environment": self._environment(role),
         }

@@ -8,6 +8,7 @@ constructed in; everything runs under `no_grad`.
 from __future__ import annotations
 
 import base64
+import copy
 import linecache
 import pickle
 import random
@@ -19,6 +20,7 @@ from typing import Any
 import numpy
 import torch
 
+from .casting import cast, cast_model, mapped
 from .extras import extras_of
 from .families import INVARIANTS, Family, transform
 from .layout import Slot, flatten, place
@@ -33,17 +35,29 @@ class TaskFault(RuntimeError):
 
 
 class Reference:
-    """One task on one device, constructed under `seed`, with other parameters on request (see `perturbed`)."""
+    """One task on one device, constructed under `seed`, with other parameters on request (see `perturbed`).
+
+    All that it gives is in `precision` (see `casting`).
+    """
 
     def __init__(
-        self, task_id: str, source: str, device: torch.device, seed: int, perturb: bool = False, gain: float = 1.0
+        self,
+        task_id: str,
+        source: str,
+        device: torch.device,
+        seed: int,
+        perturb: bool = False,
+        gain: float = 1.0,
+        precision: str = "fp32",
     ) -> None:
         self.device = device
         self.seed = seed
         self.perturbed = perturb
         self.gain = gain
+        self.precision = precision
         self.extras = extras_of(task_id, source)
         self._task_id = task_id
+        self._wide: Any = None
         with random_weights(source, device):
             self._module = execute(task_id, source)
             self._construct(task_id)
@@ -55,7 +69,7 @@ class Reference:
                 seed_all(self.seed)
                 with perturbed(self.seed, self.gain) if self.perturbed else nullcontext():
                     model = self._module.Model(*self._on_device(self.arguments))
-                self.model: Any = model.to(self.device)
+                self.model: Any = cast_model(model.to(self.device), self.precision)
         except torch.OutOfMemoryError:
             raise
         except Exception as error:  # a task file may raise anything
@@ -63,7 +77,7 @@ class Reference:
 
     def _init_arguments(self, seed: int) -> list[Any]:
         seed_all(seed)
-        return list(self._module.get_init_inputs())
+        return list(cast(list(self._module.get_init_inputs()), self.precision))
 
     def _on_device(self, arguments: list[Any]) -> list[Any]:
         return [a.to(self.device) if isinstance(a, torch.Tensor) else a for a in arguments]
@@ -91,6 +105,9 @@ class Reference:
 
     def inputs(self, seed: int, family: Family | None = None) -> list[Any]:
         """Fresh inputs on the device, from the task's own generator, or of a family."""
+        return list(cast(self._made(seed, family), self.precision))
+
+    def _made(self, seed: int, family: Family | None) -> list[Any]:
         own: Any = getattr(self._module, "get_extra_inputs", None)
         seed_all(seed)
         with task_code("its inputs"), torch.no_grad(), self.device:
@@ -116,11 +133,23 @@ class Reference:
         with task_code("forward"), torch.no_grad():
             return self.model(*inputs)
 
+    def in_32_bits(self, inputs: list[Any]) -> list[torch.Tensor] | None:
+        """Flat outputs of a copy that computes in 32 bits from the same numbers; None where that can't be had."""
+        try:
+            if self._wide is None:
+                with task_code("copying its model"):
+                    self._wide = copy.deepcopy(self.model).float()
+            with task_code("forward"), torch.no_grad():
+                outputs = flatten(self._wide(*mapped(inputs, torch.Tensor.float)))[1]
+            return [output.contiguous() for output in outputs]
+        except (TaskFault, torch.OutOfMemoryError):
+            return None
+
     def footprint(self) -> int:
         """Bytes of one set of inputs, measured without making them where the generator allows it."""
         try:
             with torch.no_grad(), torch.device("meta"):
-                _, tensors = flatten(list(self._module.get_inputs()))
+                _, tensors = flatten(cast(list(self._module.get_inputs()), self.precision))
         except Exception:  # a generator that needs real data can't run on the meta device
             return 0
         return place(tensors)[1]

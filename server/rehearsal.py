@@ -19,6 +19,7 @@ import torch
 
 from . import trace
 from .candidate import BUILD_NICENESS, load_submission
+from .casting import cast_model
 from .layers import Plan
 from .sandbox import confine
 from .sketch import Fakes, fake_inputs
@@ -54,7 +55,13 @@ class Driver:
         return benchmark
 
 
-def rehearse(module: ModuleType, sketch: dict[str, Any], facts: dict[str, int], device: torch.device) -> None:
+def rehearse(
+    module: ModuleType,
+    sketch: dict[str, Any],
+    facts: dict[str, int],
+    device: torch.device,
+    precision: str = "fp32",
+) -> None:
     """Construct and call `ModelNew`; raises whatever that raises."""
     from triton.runtime import driver
     from triton.runtime.jit import JITFunction
@@ -63,7 +70,8 @@ def rehearse(module: ModuleType, sketch: dict[str, Any], facts: dict[str, int], 
     JITFunction.run = _compiling(JITFunction.run)
     with Fakes(), torch.no_grad(), device:
         arguments = pickle.loads(base64.b64decode(sketch["arguments"]))  # from a child with the task alone
-        module.ModelNew(*arguments)(*fake_inputs(sketch["inputs"], device))
+        model = cast_model(module.ModelNew(*arguments), precision)
+        model(*fake_inputs(sketch["inputs"], device))
 
 
 def _compiling(run: Callable[..., Any]) -> Callable[..., Any]:
@@ -91,9 +99,9 @@ def _stand_in(value: Any) -> Any:
 
 
 def main(link: int, spec: dict[str, Any], parent: int) -> None:
-    """Entry after the fork. `spec`: scratch, source, plan, environment, device, sketch, facts."""
+    """Entry after the fork. `spec`: scratch, source, plan, environment, device, sketch, facts, precision."""
     confine(spec["scratch"], [link], parent, Plan.parse(spec["plan"]))
     os.environ.update(spec["environment"])
     os.nice(BUILD_NICENESS)
     module = load_submission(f"{spec['source']}/{trace.NAME}")
-    rehearse(module, spec["sketch"], spec["facts"], torch.device(spec["device"]))
+    rehearse(module, spec["sketch"], spec["facts"], torch.device(spec["device"]), spec["precision"])

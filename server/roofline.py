@@ -71,7 +71,8 @@ def needed(task_id: str, reference: Reference, inputs: list[Any], outputs: Any, 
     before = {_storage(tensor) for tensor in [*given, *reference.state().values()]}
     read, written = _sizes(given, set()), _sizes(flatten(outputs)[1], before)
     try:
-        return traffic(task_id, reference.extras, tolerance, read, written)
+        narrowed = reference.precision != "fp32"
+        return traffic(task_id, reference.extras, tolerance, read, written, narrowed)
     except FloorError as error:
         raise TaskFault(str(error)) from None
 

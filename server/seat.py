@@ -231,6 +231,7 @@ class Seat:
             "roofline_reject",
             "baseline",
             "checks",
+            "precision",
             "sandbox",
         ]
         values = {name: getattr(self.settings, name) for name in names}
@@ -244,19 +245,19 @@ class Seat:
         if self.settings.reward == "roofline" and known(name, supply(self.settings.peaks)) is None:
             _logger.warning("%s; every correct submission gets the reward 0.3", unknown(name))
 
-    def health(self) -> dict[str, Any]:
     async def stage(self, request_id: str) -> str:
         """See `pool.Pool.stage`."""
         return self._stages.get(request_id, "")
 
-        return {
+    def health(self) -> dict[str, Any]:
         """`stages`: how many submissions are in each."""
+        return {
             "index": self.index,
             "state": self.state,
             "name": self.device.name if self.device else None,
             "submissions": self.submissions,
-            "restarts": self.restarts,
             "stages": dict(Counter(self._stages.values())),
+            "restarts": self.restarts,
             "message": self.message,
             "sandbox": self.sandbox,
         }

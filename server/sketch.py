@@ -18,6 +18,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from . import trace
+from .casting import cast
 from .frames import TRUSTED_CAP, Peer
 from .layers import Plan
 from .layout import Slot, flatten, place, unflatten
@@ -41,14 +42,14 @@ class Fakes(FakeTensorMode):
         return True
 
 
-def sketch(task_id: str, source: str, device: torch.device) -> dict[str, Any]:
+def sketch(task_id: str, source: str, device: torch.device, precision: str = "fp32") -> dict[str, Any]:
     """`arguments` (pickled, base64) and `inputs` (as `describe` gives them), or nothing."""
     seed_all(0)
     try:
         with Fakes(), torch.no_grad(), device:
             module = execute(task_id, source)
-            arguments = list(module.get_init_inputs())
-            skeleton, tensors = flatten(list(module.get_inputs()))
+            arguments = cast(list(module.get_init_inputs()), precision)
+            skeleton, tensors = flatten(cast(list(module.get_inputs()), precision))
             slots, _ = place(tensors)
         pickled = base64.b64encode(pickle.dumps(arguments)).decode()
     except Exception:  # a task file may raise anything
@@ -66,8 +67,9 @@ def fake_inputs(inputs: dict[str, Any], device: torch.device) -> list[Any]:
 
 
 def main(link: int, spec: dict[str, Any], parent: int) -> None:
-    """Entry after the fork. `spec`: scratch, source (the task's own text), plan, environment, device."""
+    """Entry after the fork. `spec`: scratch, source (the task's text), plan, environment, device, precision."""
     confine(spec["scratch"], [link], parent, Plan.parse(spec["plan"]))
     os.environ.update(spec["environment"])
     source = Path(spec["source"], trace.NAME).read_text("utf-8")
-    Peer(socket.socket(fileno=link), TRUSTED_CAP).send(sketch("sketched", source, torch.device(spec["device"])))
+    found = sketch("sketched", source, torch.device(spec["device"]), spec["precision"])
+    Peer(socket.socket(fileno=link), TRUSTED_CAP).send(found)

@@ -60,6 +60,7 @@ JUDGED_BY = (
     "timing_budget_s",
     "roofline_reject",
     "checks",
+    "precision",
     "peaks",
 )
 
@@ -217,8 +218,8 @@ class Stages:
         def hear(message: dict[str, Any]) -> None:
             if message.get("stage") == "timing":
                 turn.timing()
-
             budget.enter(str(message.get("stage", "")))
+
         message: dict[str, Any] = {"task": request.task.model_dump(), "language": request.language}
         message |= {key: self._config[key] for key in JUDGED_BY}
         message |= {limit: budget.limit(self._config[limit]) for limit in STAGE_LIMITS.values()}

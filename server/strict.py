@@ -49,13 +49,21 @@ DISCLOSURE = (
     " zeros of a norm, hold random numbers from their creation on, in `Model` and in `ModelNew`; where a network"
     " would hardly let its input through, its layers draw larger weights. Besides the"
     " tolerance, each output as a whole must agree with the reference to a few times the reference's own rounding"
-    " error: in 32 bits or, for matrix products, convolutions and attention, with operands in TF32. For other"
+    " error: {rounding}. For other"
     " orders of summation {order:g} of the output's root mean square is added, or less where the output hardly"
     " varies. Arithmetic in fewer bits fails."
 )
 
 
-def disclosure(own: frozenset[str] | None = None) -> str:
+_ROUNDING = {
+    "fp32": "in 32 bits or, for matrix products, convolutions and attention, with operands in TF32",
+    "fp16": "in fp16, sums in 32 bits",
+    "bf16": "in bf16, sums in 32 bits",
+}
+
+
+def disclosure(own: frozenset[str] | None = None, precision: str = "fp32") -> str:
     """What a model is told; `own` are the families that a task file limits itself to."""
     families = [text for name, text in FAMILIES.items() if own is None or name in own]
-    return DISCLOSURE.format(families="; ".join(families) or "none", order=ORDER)
+    told = "; ".join(families) or "none"
+    return DISCLOSURE.format(families=told, rounding=_ROUNDING[precision], order=ORDER)

@@ -68,7 +68,7 @@ def generate(
     from kernel_env.toolkit.prompt import prompt
 
     asked = style(language, shots, hardware, precision)
-    settings = settings_from({"KERNEL_ENV_TASKS": sources})
+    settings = settings_from({"KERNEL_ENV_TASKS": sources, "KERNEL_ENV_PRECISION": precision or None})
     tasks = load_tasks(settings)
     model_chat = chat(model, endpoint, temperature, top_p, max_tokens, effort)
     try:
@@ -154,7 +154,11 @@ def generate_and_eval(
     if dataset not in (None, *DATASETS):
         fail(f"--dataset {dataset!r} is not allowed; use one of: {', '.join(DATASETS)}", USAGE)
     asked = style(language, shots, hardware, precision)
-    options = {"KERNEL_ENV_TASKS": sources or DATASETS.get(dataset or ""), "KERNEL_ENV_EVALUATOR": evaluator}
+    options = {
+        "KERNEL_ENV_TASKS": sources or DATASETS.get(dataset or ""),
+        "KERNEL_ENV_EVALUATOR": evaluator,
+        "KERNEL_ENV_PRECISION": precision or None,
+    }
     settings = settings_from(options)
     tasks = load_tasks(settings)
     model_chat = chat(model, endpoint, temperature, top_p, max_tokens, effort)

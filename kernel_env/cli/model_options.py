@@ -30,7 +30,9 @@ Effort = Annotated[
 Language = Annotated[str, typer.Option(help="triton, cuda or cpp.")]
 Shots = Annotated[str, typer.Option("--prompt", help="zero, one or few examples.")]
 Hardware = Annotated[str, typer.Option(help="Name the device in the prompt, such as 'NVIDIA H200'.")]
-Precision = Annotated[str, typer.Option(help="Name the precision in the prompt: fp32, fp16 or bf16.")]
+Precision = Annotated[
+    str, typer.Option(help="fp32, fp16 or bf16: of the prompt, and judged here [KERNEL_ENV_PRECISION].")
+]
 
 
 def chat(
@@ -76,4 +78,4 @@ def style(language: str, shots: str, hardware: str, precision: str) -> Style:
     ):
         if value not in allowed:
             fail(f"{option} {value!r} is not allowed; use one of: {', '.join(filter(None, allowed))}", USAGE)
-    return Style(language, shots, hardware, precision)
+    return Style(language, shots, hardware, precision)  # type: ignore[arg-type]  # one of PRECISIONS

@@ -9,15 +9,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from kernel_env.server.config import Settings
+    from kernel_env.server.config import Precision, Settings
     from kernel_env.server.tasks import Task
 
 EXAMPLES = ("affine_relu", "row_softmax", "linear_gelu")
 SHOTS = {"zero": 0, "one": 1, "few": len(EXAMPLES)}
-PRECISIONS = {
+PRECISIONS: dict[Precision, str] = {
     "fp32": "32-bit floating point (fp32)",
     "fp16": "16-bit floating point (fp16)",
     "bf16": "bfloat16 (bf16)",
@@ -43,7 +43,7 @@ class Style:
     language: str = "triton"
     shots: str = "one"
     hardware: str = ""
-    precision: str = ""
+    precision: Precision | Literal[""] = ""
 
 
 def prompt(task: Task, style: Style, settings: Settings) -> str:
@@ -59,7 +59,7 @@ def prompt(task: Task, style: Style, settings: Settings) -> str:
         f"## {name}\n\n{_HOW[style.language]}",
         *_examples(style),
         *_hardware(style),
-        *_precision(style),
+        *_precision(style, settings),
         "## How it is judged\n\n"
         + correctness_text(task, settings, None)
         + "\n- Speed: against the reference in eager PyTorch, side by side on the same inputs.",
@@ -104,7 +104,12 @@ def _hardware(style: Style) -> list[str]:
     return [text]
 
 
-def _precision(style: Style) -> list[str]:
-    if not style.precision:
+def _precision(style: Style, settings: Settings) -> list[str]:
+    """The style's, else that of the settings; 32 bits only where a style names them, as tasks are written so."""
+    from kernel_env.server.problem import precision_text
+
+    precision = style.precision or settings.precision
+    if not style.precision and precision == "fp32":
         return []
-    return [f"## Precision\n\nInputs, weights and outputs are in {PRECISIONS[style.precision]}."]
+    named = f"Inputs, weights and outputs are in {PRECISIONS[precision]}."
+    return ["\n\n".join(["## Precision", named, *precision_text(precision)])]

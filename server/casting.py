@@ -1,0 +1,45 @@
+"""The precision that a task runs in: its weights, floating-point inputs and constructor's tensors in one dtype.
+
+"fp32" leaves a task as its file makes it, which for KernelBench's is 32 bits. "fp16" and "bf16" cast whatever is
+floating point, once it is made; integers, booleans and complex numbers stay. The process's default dtype stays as
+well: a reference that mixes its inputs with tensors that its `forward` makes may not run in 16 bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+_DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16}
+
+
+def cast(value: Any, precision: str) -> Any:
+    """Nested lists, tuples and dicts with their tensors cast; whatever else is in them stays."""
+    dtype = _DTYPES.get(precision)
+    return value if dtype is None else mapped(value, lambda tensor: tensor.to(dtype))
+
+
+def cast_model(model: Any, precision: str) -> Any:
+    """Parameters and buffers, in place."""
+    if precision == "fp16":
+        return model.half()
+    return model.bfloat16() if precision == "bf16" else model
+
+
+def mapped(value: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> Any:
+    """Nested arguments with `change` done to each floating-point tensor."""
+    if isinstance(value, torch.Tensor):
+        return change(value) if value.dtype.is_floating_point else value
+    if isinstance(value, (list, tuple)):
+        return type(value)(mapped(item, change) for item in value)
+    if isinstance(value, dict):
+        return {key: mapped(item, change) for key, item in value.items()}
+    return value
+
+
+def smallest(dtype: torch.dtype) -> float:
+    """The least positive number of a floating-point dtype."""
+    info = torch.finfo(dtype)
+    return info.smallest_normal * info.eps
