@@ -40,6 +40,7 @@ def baseline(
     evaluator: Annotated[str | None, typer.Option(help="auto, gpu or cpu [KERNEL_ENV_EVALUATOR].")] = None,
     gpus: Annotated[str | None, typer.Option(help="Device indices, as in 0,1 [KERNEL_ENV_GPUS].")] = None,
     sources: Annotated[str | None, typer.Option("--tasks", help="Task sources [KERNEL_ENV_TASKS].")] = None,
+    precision: Annotated[str | None, typer.Option(help="fp32, fp16 or bf16 [KERNEL_ENV_PRECISION].")] = None,
     again: Annotated[bool, typer.Option("--again", help="Measure also what a file holds.")] = False,
 ) -> None:
     """Time the references of the tasks into baseline_time_*.json."""
@@ -48,7 +49,12 @@ def baseline(
     from kernel_env.toolkit.problems import SelectionError
     from kernel_env.toolkit.references import VARIANTS
 
-    options = {"KERNEL_ENV_EVALUATOR": evaluator, "KERNEL_ENV_GPUS": gpus, "KERNEL_ENV_TASKS": sources}
+    options = {
+        "KERNEL_ENV_EVALUATOR": evaluator,
+        "KERNEL_ENV_GPUS": gpus,
+        "KERNEL_ENV_TASKS": sources,
+        "KERNEL_ENV_PRECISION": precision,
+    }
     settings = settings_from(options)
     if settings.evaluator == "mock":
         fail("the mock evaluator runs nothing; use auto, gpu or cpu", USAGE)
@@ -82,7 +88,7 @@ async def _measure(
 ) -> list[Measured]:
     """What could not be measured."""
     from kernel_env.toolkit.folder import locked
-    from kernel_env.toolkit.references import Timings, measure
+    from kernel_env.toolkit.references import Timings, in_precision, measure
 
     patient = dataclasses.replace(
         settings,
@@ -96,7 +102,8 @@ async def _measure(
             device = await pool.ready(READY_S)
         if device is None:
             fail(f"no device can evaluate: {pool.health()['message'] or 'none became ready'}", USAGE)
-        files = Timings(folder / (hardware or re.sub(r"[^\w.-]+", "_", device.name)), device.name, again)
+        named = hardware or in_precision(re.sub(r"[^\w.-]+", "_", device.name), settings.precision)
+        files = Timings(folder / named, device.name, again, settings.precision)
         files.folder.mkdir(parents=True, exist_ok=True)
         with locked(files.folder):
             work = [(task, one) for one in variants for task in tasks if again or not files.has(task.id, one)]

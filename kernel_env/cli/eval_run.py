@@ -51,6 +51,9 @@ def eval_run(
     baseline: Annotated[
         str | None, typer.Option(help="eager or compile, without --url [KERNEL_ENV_BASELINE].")
     ] = None,
+    precision: Annotated[
+        str | None, typer.Option(help="fp32, fp16 or bf16, without --url [KERNEL_ENV_PRECISION].")
+    ] = None,
     again: Annotated[bool, typer.Option("--again", help="Judge also what has a result.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="A summary as one JSON object.")] = False,
 ) -> None:
@@ -68,9 +71,11 @@ def eval_run(
         "KERNEL_ENV_GPUS": gpus,
         "KERNEL_ENV_TASKS": sources,
         "KERNEL_ENV_BASELINE": baseline,
+        "KERNEL_ENV_PRECISION": precision,
     }
     try:
-        run = _Run.of(folder, level, problems, language, again)
+        given = None if url is not None else settings_from(options).precision
+        run = _Run.of(folder, level, problems, language, again, given)
         with locked(folder):
             asyncio.run(run.judge(evaluator_for(url, at_once, options)))
     except (FolderError, ResultsError, SelectionError, EvaluatorError, OSError) as error:
@@ -92,12 +97,16 @@ def evaluator_for(url: str | None, at_once: int, options: Mapping[str, object]) 
 
 @dataclass
 class _Run:
-    """The kernels that were chosen, the results files, and what became of them."""
+    """The kernels that were chosen, the results files, and what became of them.
+
+    `precision`: what is judged now; None where a server knows.
+    """
 
     kernels: dict[Sample, Path]
     results: dict[int, Results]
     language: str
     again: bool
+    precision: str | None
     judged: list[Attempt] = field(default_factory=list)
     unjudged: list[Unjudged] = field(default_factory=list)
     kept: int = 0
@@ -105,7 +114,15 @@ class _Run:
     stopped: str = ""
 
     @classmethod
-    def of(cls, folder: Path, levels: list[int] | None, problems: str | None, language: str, again: bool) -> _Run:
+    def of(
+        cls,
+        folder: Path,
+        levels: list[int] | None,
+        problems: str | None,
+        language: str,
+        again: bool,
+        precision: str | None,
+    ) -> _Run:
         from kernel_env.toolkit.folder import FolderError, kernels, results_files
         from kernel_env.toolkit.problems import numbers
         from kernel_env.toolkit.results import Results
@@ -122,7 +139,7 @@ class _Run:
             raise FolderError(f"{folder} {told}; kernels are named level_1_problem_19_sample_0_kernel.py")
         files = results_files(folder, {sample.level for sample in found})
         results = {level: Results(file, level) for level, file in files.items()}
-        return cls(chosen, results, language, again)
+        return cls(chosen, results, language, again, precision)
 
     async def judge(self, evaluator: Evaluator) -> None:
         from kernel_env.toolkit.batch import judge
@@ -175,6 +192,7 @@ class _Run:
 
     def _known(self, sample: Sample, code: str) -> bool:
         """Has this very text been judged? An entry of another tool does not say, and stands."""
+        from kernel_env.toolkit.folder import FolderError
         from kernel_env.toolkit.results import OWN
 
         entry = None if self.again else self.results[sample.level].find(sample)
@@ -182,6 +200,12 @@ class _Run:
             return False
         own = entry["metadata"].get(OWN)
         known = own.get("code_hash") if isinstance(own, dict) else None
+        before = own.get("precision") if isinstance(own, dict) else None
+        if self.precision and before and before != self.precision:
+            raise FolderError(
+                f"{self.results[sample.level].file} holds results in {before}, this is {self.precision};"
+                " judge them in another directory, or all of it with --again"
+            )
         return known is None or known == hashlib.sha256(code.encode()).hexdigest()[:16]
 
     def _take(self, result: Attempt | Unjudged) -> str:

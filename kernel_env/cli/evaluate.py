@@ -44,6 +44,9 @@ def evaluate(
     checks: Annotated[
         str | None, typer.Option(help="standard or strict, without --url [KERNEL_ENV_CHECKS].")
     ] = None,
+    precision: Annotated[
+        str | None, typer.Option(help="fp32, fp16 or bf16, without --url [KERNEL_ENV_PRECISION].")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="The verdict as one JSON object.")] = False,
 ) -> None:
     """Evaluate one submission. Status 0 only if it passed."""
@@ -58,6 +61,7 @@ def evaluate(
             "KERNEL_ENV_TASKS": sources,
             "KERNEL_ENV_BASELINE": baseline,
             "KERNEL_ENV_CHECKS": checks,
+            "KERNEL_ENV_PRECISION": precision,
         }
         verdict = _evaluate_here(options, code, task, language)
     if as_json:
@@ -145,5 +149,5 @@ async def _run(settings: Settings, request: EvaluationRequest) -> Verdict:
         **dict.fromkeys(("speedup", "runtime_ms", "ref_runtime_ms")),
         **shown(evaluation, request.task.id, request.language, settings),
         "mock": evaluation.device.kind == "mock",
-        "metadata": evaluation.model_dump(exclude={"outcome"}),
+        "metadata": {**evaluation.model_dump(exclude={"outcome"}), "precision": settings.precision},
     }

@@ -155,13 +155,20 @@ def _interval(found: Estimate, form: str) -> str:
 
 def _notes(runs: Sequence[Run], files: Sequence[Baseline], scored: Sequence[Scored]) -> None:
     """What a reader must know to trust the table."""
+    from kernel_env.toolkit.baselines import FP32
+
     for run in runs:
         if any(attempt.mock for attempt in run.attempts):
             _note(f"{run.name}: times are fake, from the mock evaluator")
         hardware = sorted({a.hardware for a in run.attempts if a.hardware and a.runtime_ms})
         if len(hardware) > 1:
             _note(f"{run.name} ran on several devices, whose times don't compare: {', '.join(hardware)}")
+        precisions = sorted({a.precision or FP32 for a in run.attempts})
+        if len(precisions) > 1:
+            _note(f"{run.name} holds results in {', '.join(precisions)}, which don't compare")
         for file in files:
+            if set(precisions) != set(file.precisions):
+                _note(f"{run.name} ran in {', '.join(precisions)}, {file.name} in {', '.join(file.precisions)}")
             if hardware and file.hardware and set(hardware) != set(file.hardware):
                 _note(f"{run.name} ran on {', '.join(hardware)}, {file.name} on {', '.join(file.hardware)}")
     for name, found in scored:

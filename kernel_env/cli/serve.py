@@ -22,6 +22,7 @@ def serve(
         int | None, typer.Option(help="Episodes at one time [KERNEL_ENV_MAX_SESSIONS].")
     ] = None,
     max_turns: Annotated[int | None, typer.Option(help="Submissions an episode [KERNEL_ENV_MAX_TURNS].")] = None,
+    precision: Annotated[str | None, typer.Option(help="fp32, fp16 or bf16 [KERNEL_ENV_PRECISION].")] = None,
     reward: Annotated[str | None, typer.Option(help="speedup or roofline [KERNEL_ENV_REWARD].")] = None,
     eval_log: Annotated[
         str | None, typer.Option(help="File that gets a JSON line a step [KERNEL_ENV_EVAL_LOG].")
@@ -37,6 +38,7 @@ def serve(
             "KERNEL_ENV_TASKS": tasks,
             "KERNEL_ENV_MAX_SESSIONS": max_sessions,
             "KERNEL_ENV_MAX_TURNS": max_turns,
+            "KERNEL_ENV_PRECISION": precision,
             "KERNEL_ENV_REWARD": reward,
             "KERNEL_ENV_EVAL_LOG": eval_log,
         }

@@ -29,7 +29,7 @@ NUMBERS = (
     "min_ms",
     "max_ms",
 )
-TEXTS = ("task_id", "language", "stage", "rule", "code_hash", "bound", "clock")
+TEXTS = ("task_id", "language", "stage", "rule", "code_hash", "bound", "clock", "precision")
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,7 @@ class Attempt:
     device: str = ""
     code_hash: str = ""
     clock: str = ""
+    precision: str = ""
     bound: str = ""
     reward: float | None = None
     speedup: float | None = None

@@ -18,6 +18,7 @@ from .folder import write_whole
 from .problems import Place, place
 
 PREFIX = "baseline_time_"
+FP32 = "fp32"
 
 
 class BaselineError(RuntimeError):
@@ -26,11 +27,12 @@ class BaselineError(RuntimeError):
 
 @dataclass(frozen=True)
 class Baseline:
-    """`means`: ms by level and number; `hardware`: the devices that it was measured on."""
+    """`means`: ms by level and number; `hardware`: the devices that it was measured on, `precisions` alike."""
 
     name: str
     means: Mapping[Place, float]
     hardware: tuple[str, ...]
+    precisions: tuple[str, ...] = (FP32,)
 
     def tasks(self, level: int) -> int:
         return sum(where[0] == level for where in self.means)
@@ -67,9 +69,17 @@ def file_name(kind: str, mode: str = "") -> str:
     return f"{PREFIX}torch.json" if kind == "eager" else f"{PREFIX}torch_compile_{kind}{mode and '_' + mode}.json"
 
 
+def precision_of(stats: Mapping[str, Any]) -> str:
+    """What a time was measured in; files of others do not say."""
+    own = stats.get("kernel_env")
+    told = own.get("precision") if isinstance(own, dict) else None
+    return told if isinstance(told, str) else FP32
+
+
 def _baseline(file: Path) -> Baseline:
     means: dict[Place, float] = {}
     hardware: set[str] = set()
+    precisions: set[str] = set()
     for level, tasks in content(file).items():
         for name, stats in tasks.items():
             where = place(f"{level}/{name.removesuffix('.py')}")
@@ -80,4 +90,6 @@ def _baseline(file: Path) -> Baseline:
                 raise BaselineError(f"{file} has two times of problem {where[1]} of {level}")
             means[where] = mean
             hardware.add(str(stats.get("hardware", "")))
-    return Baseline(file.stem.removeprefix(PREFIX), means, tuple(sorted(hardware - {""})))
+            precisions.add(precision_of(stats))
+    name = file.stem.removeprefix(PREFIX)
+    return Baseline(name, means, tuple(sorted(hardware - {""})), tuple(sorted(precisions)))

@@ -129,7 +129,7 @@ def shown(evaluation: Evaluation, task_id: str, language: str, settings: Setting
         "correct": isinstance(outcome, Passed),
         "reward": reward(outcome, settings.reward),
         **numbers(outcome),
-        "metadata": facts(evaluation),
+        "metadata": {**facts(evaluation), "precision": settings.precision},
     }
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import time
 import uuid
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from kernel_env.abreast import abreast
 
 from .attempt import device_label
-from .baselines import BaselineError, content, file_name, write
+from .baselines import FP32, BaselineError, content, file_name, precision_of, write
 
 if TYPE_CHECKING:
     from kernel_env.server.outcome import Device, Evaluation, TaskSource
@@ -49,6 +49,11 @@ def file_of(variant: str) -> str:
     if variant == EAGER:
         return file_name(EAGER)
     return file_name(variant) if variant == "cudagraphs" else file_name("inductor", variant)
+
+
+def in_precision(folder: str, precision: str) -> str:
+    """A hardware folder's name; each precision has files of its own."""
+    return folder if precision == FP32 else f"{folder}_{precision}"
 
 
 def code_of(source: TaskSource, variant: str) -> str:
@@ -111,12 +116,13 @@ def _measured(task: Task, variant: str, evaluation: Evaluation) -> Measured:
 class Timings:
     """The baseline files of one device's folder, kept in step with what is measured; `missing` could not be."""
 
-    def __init__(self, folder: Path, hardware: str, again: bool = False) -> None:
-        """`again`: times of another device make room for those of this one."""
+    def __init__(self, folder: Path, hardware: str, again: bool = False, precision: str = FP32) -> None:
+        """`again`: times of another device or precision make room for those of this one."""
         self.folder = folder
         self.missing: list[Measured] = []
         self._hardware = hardware
         self._again = again
+        self._precision = precision
         self._contents: dict[str, Levels] = {}
         self._changed: set[str] = set()
         self._saved = time.monotonic()
@@ -125,12 +131,13 @@ class Timings:
         return self.folder / file_of(variant)
 
     def has(self, task_id: str, variant: str) -> bool:
-        """Raises `BaselineError` for a time of another device."""
+        """Raises `BaselineError` for a time of another device or precision."""
         level, name = _key(task_id)
         found = self._content(variant).get(level, {}).get(name)
-        if found is not None and found.get("hardware") != self._hardware:
+        if found is not None and not self._alike(found):
             raise BaselineError(
-                f"{self.file(variant)} was measured on {found.get('hardware')}, this is {self._hardware};"
+                f"{self.file(variant)} was measured on {found.get('hardware')} in {precision_of(found)}, this is"
+                f" {self._hardware} in {self._precision};"
                 " name another folder with --hardware, or measure all of it with --again"
             )
         return found is not None
@@ -141,7 +148,8 @@ class Timings:
             self.missing.append(result)
             return f"{result.task_id} {result.variant} not measured"
         level, name = _key(result.task_id)
-        self._content(result.variant).setdefault(level, {})[name] = result.stats
+        own = {**result.stats["kernel_env"], "precision": self._precision}
+        self._content(result.variant).setdefault(level, {})[name] = {**result.stats, "kernel_env": own}
         self._changed.add(result.variant)
         if time.monotonic() - self._saved > SAVE_EVERY_S:
             self.save()
@@ -163,7 +171,10 @@ class Timings:
         return self._contents[variant]
 
     def _kept(self, tasks: dict[str, Any]) -> dict[str, Any]:
-        return {name: of for name, of in tasks.items() if not self._again or of.get("hardware") == self._hardware}
+        return {name: of for name, of in tasks.items() if not self._again or self._alike(of)}
+
+    def _alike(self, found: Mapping[str, Any]) -> bool:
+        return found.get("hardware") == self._hardware and precision_of(found) == self._precision
 
 
 def _in_order(tasks: dict[str, Any]) -> dict[str, Any]:
