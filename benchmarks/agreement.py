@@ -8,15 +8,12 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
-import os
 import statistics
 import sys
-import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
+from .alone import alone
 from .cases import LONG_MS, Case
 from .evaluations import (
     DeviceError,
@@ -33,8 +30,6 @@ from .evaluations import (
 )
 from .tables import NONE, digits, mark, percent, table
 
-ROOT = Path(__file__).resolve().parents[1]
-BARE_S = 300.0
 TARGET = 0.02
 
 
@@ -109,38 +104,9 @@ async def _measure(given: argparse.Namespace) -> bool:
 
 async def bare(case: Case, device: str, index: str) -> tuple[float | None, str]:
     """The median by `bare` in a process of its own, and why there is none."""
-    environ = dict(os.environ)
-    if device == "cuda":
-        environ["CUDA_VISIBLE_DEVICES"] = index
-    else:
-        environ["TRITON_INTERPRET"] = "1"
-    with tempfile.TemporaryDirectory() as folder:
-        _lay(folder, case)
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "benchmarks.bare", folder, device),
-            cwd=ROOT,
-            env=environ,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        try:
-            async with asyncio.timeout(BARE_S):
-                output, errors = await process.communicate()
-        except TimeoutError:
-            return None, f"not done after {BARE_S:.0f} s"
-        finally:
-            if process.returncode is None:
-                process.kill()
-                await process.wait()
-    if process.returncode:
-        return None, errors.decode(errors="replace").strip()[-300:]
-    return float(json.loads(output.splitlines()[-1])["runtime_ms"]), ""
-
-
-def _lay(folder: str, case: Case) -> None:
-    Path(folder, "task.py").write_text(case.task.source)
-    Path(folder, "submission.py").write_text(case.code)
+    environ = {"CUDA_VISIBLE_DEVICES": index} if device == "cuda" else {"TRITON_INTERPRET": "1"}
+    found, message = await alone("bare", case, device, **environ)
+    return (None if found is None else float(found["runtime_ms"])), message
 
 
 def _faults(pair: Pair) -> list[str]:

@@ -11,14 +11,15 @@ from random import Random
 
 import pytest
 
-from benchmarks import agreement, honest_kernels, repeatability
+from benchmarks import agreement, honest_kernels, repeatability, upstream
+from benchmarks.alone import alone
 from benchmarks.busy import busy
-from benchmarks.cases import KERNELBENCH, cases
+from benchmarks.cases import KERNELBENCH, Case, cases
 from benchmarks.evaluations import Result
 from benchmarks.mix import SHARES, Submission, spoiled
 from benchmarks.tables import digits, percent, table
 from kernel_env.server.checks import check
-from kernel_env.server.outcome import Device
+from kernel_env.server.outcome import Device, TaskSource
 
 from .kernels import FOLDER, kernels
 from .processes import alive
@@ -309,3 +310,44 @@ def test_every_honest_kernel_can_be_spoiled() -> None:
         assert len(set(texts.values())) == len(SHARES), kernel
         found = {kind for kind, text in texts.items() if check(text, kernel.language, 1 << 20)}
         assert found == {"refused"}, kernel
+
+
+UPSTREAM = """
+from types import SimpleNamespace
+
+
+def eval_kernel_against_ref(task, submission, measure_performance, num_correct_trials, num_perf_trials, **options):
+    assert measure_performance and (num_correct_trials, num_perf_trials) == (5, 100)
+    right = "Model" in task and "ModelNew" in submission and options["backend"] == "triton"
+    return SimpleNamespace(compiled=True, correctness=right, runtime=0.25)
+"""
+
+
+async def test_a_checkout_of_kernelbench_is_asked_in_a_process_of_its_own(tmp_path: Path) -> None:
+    package = tmp_path / "src" / "kernelbench"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("import litellm, dotenv\n")
+    (package / "eval.py").write_text(UPSTREAM)
+    task = TaskSource(id="user/relu", source=TASK, hash="0")
+    found, _ = await alone(
+        "upstream_alone", Case("relu", task, "triton", "class ModelNew: pass"), str(tmp_path), "triton"
+    )
+    assert found is not None
+    assert (found["compiled"], found["correct"], found["runtime_ms"]) == (True, True, 0.25)
+    (package / "eval.py").write_text("raise ValueError('an old checkout')\n")
+    found, message = await alone("upstream_alone", Case("relu", task, "triton", ""), str(tmp_path), "triton")
+    assert found is None
+    assert "an old checkout" in message
+
+
+def test_upstream_is_told_beside_ours() -> None:
+    pairs = [
+        upstream.Pair(RESULTS[0], "passed", 0.05, 60.0, 80.0),
+        upstream.Pair(RESULTS[1], "failed: no nvcc", upstream_s=10.0),
+    ]
+    _, first, second, _, middle = upstream.report(pairs).splitlines()
+    assert first.split()[-2:] == ["60.0", f"{80.0 / RESULTS[0].seconds:.1f}"]
+    assert "failed" in second
+    assert "no nvcc" not in second
+    assert middle.startswith("median ratio")
+    assert upstream.report([]) == "nothing was measured"
