@@ -6,7 +6,7 @@ where it is installed); `import kernel_env` alone does not touch this module.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from openenv.core.env_server.types import Action, Observation, State
 from pydantic import Field
@@ -57,6 +57,9 @@ class KernelObservation(Observation):
     t_min_ms: float | None = Field(None, description="Speed of light of the task on this device.")
     roofline_frac: float | None = Field(None, description="t_min_ms over runtime_ms.")
     ref_roofline_frac: float | None = Field(None, description="t_min_ms over ref_runtime_ms.")
+    profile: dict[str, Any] | None = Field(
+        None, description="Kernels of one call and what it achieves, where KERNEL_ENV_PROFILE asks for it."
+    )
     best_speedup: float | None = Field(None, description="Best speedup of the episode so far.")
     best_reward: float | None = Field(None, description="Best reward of the episode so far.")
     infrastructure_fault: bool = Field(

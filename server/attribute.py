@@ -12,26 +12,30 @@ import secrets
 from .blocks import Blocks
 from .link import Ended
 from .outcome import Infrastructure, Outcome, Rejected, Timing
-from .provenance import problem
+from .provenance import Record, problem
 
 RECORDED = 2
 MOST_BEFORE = 2
 
 
-def attribute(blocks: Blocks, timing: Timing) -> None:
-    """Raises `Ended` unless the submission's own kernels did the work that `timing` was measured of."""
+def attribute(blocks: Blocks, timing: Timing, profiled: bool = False) -> Record:
+    """The record, with what a profile needs if asked for.
+
+    Raises `Ended` unless the submission's own kernels did the work that `timing` was measured of.
+    """
     for _ in range(secrets.randbelow(MOST_BEFORE + 1)):
         entries = blocks.refill()
         blocks.claim(entries, flush=True)
         blocks.verify(entries, blocks.digests(entries))
     entries = blocks.refill(RECORDED)
-    record = blocks.record(entries)
+    record = blocks.record(entries, profiled)
     blocks.verify(entries, blocks.digests(entries))
     if not record.complete:
         raise Ended(_without_record(blocks))
     found = problem(record, timing)
     if found is not None:
         raise Ended(Rejected(rule="provenance", message=found))
+    return record
 
 
 def _without_record(blocks: Blocks) -> Outcome:

@@ -68,10 +68,10 @@ class Blocks:
         self._make_room()
         return _time(self.candidate, entries, flush=False, hold=0, keep=True, how="bare")
 
-    def record(self, entries: Sequence[InputSet]) -> Record:
+    def record(self, entries: Sequence[InputSet], profiled: bool = False) -> Record:
         """What the candidate's calls launch, as its process tells; to be called last."""
         self._make_room()
-        return _record(self.candidate, entries)
+        return _record(self.candidate, entries, profiled)
 
     def control(self, entries: Sequence[InputSet]) -> Record:
         """The same of the reference's, to see whether launches can be recorded here at all."""
@@ -153,8 +153,9 @@ def _time(
     raise link.ended(Crashed(stage="timing", message="the candidate's process reported no timings"))
 
 
-def _record(link: CandidateLink, entries: Sequence[InputSet]) -> Record:
-    reply = _ask(link, entries, flush=False, hold=0, keep=True, how="recorded")
+def _record(link: CandidateLink, entries: Sequence[InputSet], profiled: bool = False) -> Record:
+    how = "profiled" if profiled else "recorded"
+    reply = _ask(link, entries, flush=False, hold=0, keep=True, how=how)
     try:
         return Record.model_validate(reply.get("record"))
     except ValidationError:

@@ -17,6 +17,7 @@ import socket
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -41,6 +42,7 @@ from .sandbox import confine
 from .words import Words
 
 BUILD_NICENESS = 10
+RECORDED = ("recorded", "profiled")
 
 _NEED_DEVICE = (RuntimeError, AssertionError, OSError, MemoryError)
 """What an import raises that asks for a device where there is none; other exceptions come again anyway."""
@@ -175,9 +177,9 @@ class Candidate:
         slots = [entry["outputs"] for entry in request["sets"]]
         keep = request["keep"]
         how = request["how"]
-        recorder = Recorder(self._device) if how == "recorded" else nullcontext()
-        call = {"timed": self._forward, "recorded": self._washed, "bare": self._bare}[how]
-        with self._unchanged(), recorder:
+        recorder = Recorder(self._device, how == "profiled") if how in RECORDED else None
+        call = partial(self._washed, recorder) if recorder else {"timed": self._forward, "bare": self._bare}[how]
+        with self._unchanged(), recorder or nullcontext():
             laps = self._stopwatch.laps(
                 lambda index: call(sets[index]),
                 lambda index, result: self._deliver(slots[index], result) if keep else None,
@@ -185,15 +187,16 @@ class Candidate:
                 request["flush"],
                 request["hold"],
             )
-        self._count(rarely=how != "recorded")
+        self._count(rarely=recorder is None)
         reply: dict[str, Any] = {"laps": laps.device, "host": laps.host}
-        if isinstance(recorder, Recorder):
+        if recorder is not None:
             reply["record"] = self._told(recorder, len(sets))
         return reply
 
-    def _washed(self, inputs: list[Any]) -> Any:
+    def _washed(self, recorder: Recorder, inputs: list[Any]) -> Any:
         self._stopwatch.wash()
-        return self._forward(inputs)
+        with recorder.call():
+            return self._forward(inputs)
 
     def _bare(self, inputs: list[Any]) -> Any:
         """Without the guard, which the host's time to launch is told without."""

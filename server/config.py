@@ -69,6 +69,7 @@ class Settings:
     ray_cpus: float = 0.0
     checks: ChecksKind = "standard"
     precision: Precision = "fp32"
+    profile: bool = False
     sandbox: Mode = "auto"
     host: str = "127.0.0.1"
     port: int = 8000
@@ -118,6 +119,7 @@ class Settings:
             baseline=cast(BaselineKind, env.choice("KERNEL_ENV_BASELINE", ("eager", "compile"), "eager")),
             checks=cast(ChecksKind, env.choice("KERNEL_ENV_CHECKS", ("standard", "strict"), "standard")),
             precision=precision,
+            profile=env.flag("KERNEL_ENV_PROFILE", cls.profile),
             roofline_reject=env.number("KERNEL_ENV_ROOFLINE_REJECT", cls.roofline_reject, 0.0, 1.0),
             peaks=env.peaks("KERNEL_ENV_PEAKS"),
             sandbox=cast(Mode, env.choice("KERNEL_ENV_SANDBOX", ("auto", "strict", "off"), "auto")),

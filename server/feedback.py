@@ -6,6 +6,7 @@ passed on, only capped; nothing here interprets them. Numbers are given with the
 
 from __future__ import annotations
 
+from . import profile
 from .outcome import (
     BuildFailed,
     Crashed,
@@ -142,6 +143,8 @@ def _passed(outcome: Passed) -> str:
             lines.append(_roofline(outcome.roofline.t_min_ms, outcome.roofline.bound, timing.runtime_ms))
         else:
             lines.append(_NO_ROOFLINE)
+    if outcome.profile is not None:
+        lines.append(profile.text(outcome.profile))
     if outcome.note:
         lines.append(_capped(outcome.note))
     return "\n".join(lines)

@@ -24,7 +24,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from . import floors, hardware, kin, landlock, peaks, roofline, sandbox
+from . import floors, hardware, kin, landlock, peaks, profile, roofline, sandbox
 from .attribute import attribute
 from .baseline import Baselines
 from .blocks import Blocks
@@ -35,7 +35,8 @@ from .layout import LayoutError
 from .link import CandidateLink, Ended, TwinLink
 from .mailbox import Mailbox
 from .memory import MemoryFault
-from .outcome import ImpossibleTiming, Infrastructure, Outcome, Passed, Rejected, Roofline, Timing
+from .outcome import ImpossibleTiming, Infrastructure, Outcome, Passed, Profile, Rejected, Roofline, Timing
+from .provenance import Record
 from .reference import Reference, TaskFault
 from .timing import Contest
 from .trials import planned, run_trials
@@ -83,6 +84,7 @@ class Evaluation:
         self._mailbox: Mailbox | None = None
         self._roofline: Roofline | None = None
         self._peaks: peaks.Peak | None = None
+        self._work = profile.Work()
         self._moved: floors.Traffic | None = None
         self.durations: dict[str, float] = {}
         self.peak_bytes: int | None = None
@@ -118,7 +120,7 @@ class Evaluation:
             run_trials(self._link, reference, mailbox, verifier, draws, note)
         self._look_round(timed=False)
         if self._twin is None:
-            return Passed(note=INTERPRETED)
+            return Passed(note=f"{INTERPRETED}. {profile.NEEDS_CUDA}" if self._request["profile"] else INTERPRETED)
         with self._stage("timing"):
             construct(self._twin, reference, mailbox, self._request["build_timeout_s"])
             for link in (self._twin, self._link):
@@ -129,11 +131,22 @@ class Evaluation:
         doubt = self._doubt(timing)
         if doubt is not None:
             return doubt
+        record = None
         if self._request["record"]:
             with self._stage("provenance"):
-                attribute(blocks, timing)
+                record = attribute(blocks, timing, self._request["profile"])
         timing, note = self._beside_compiled(timing, reference, mailbox, verifier)
-        return Passed(timing=timing, roofline=self._roofline, note=note)
+        found, why = self._profile(record, timing)
+        note = " ".join(filter(None, (note, why)))
+        return Passed(timing=timing, roofline=self._roofline, profile=found, note=note)
+
+    def _profile(self, record: Record | None, timing: Timing) -> tuple[Profile | None, str]:
+        """Where it was asked for; else, or without one, why."""
+        if not self._request["profile"]:
+            return None, ""
+        if record is None or record.inside is None:
+            return None, profile.UNRECORDED if self._device.type == "cuda" else profile.NEEDS_CUDA
+        return profile.profile(record.inside, record.calls, timing, self._work, self._peaks), ""
 
     def _look_round(self, timed: bool) -> None:
         """What the candidate's process has become, seen from outside while it is stopped."""
@@ -208,8 +221,9 @@ class Evaluation:
         tolerance = max(self._request["atol"], self._request["rtol"])
         self._moved = roofline.needed(task["id"], reference, inputs, outputs, tolerance)
         self._peaks = peaks.known(hardware.name(self._device), self._request["peaks"])
+        half = reference.precision != "fp32" or roofline.computes_in_half(inputs)
+        self._work = profile.Work(flops, size, half)
         if self._peaks is not None:
-            half = reference.precision != "fp32" or roofline.computes_in_half(inputs)
             self._roofline = roofline.bound(flops, size, half, self._peaks)
         self._mailbox = Mailbox(reference, inputs, outputs)
         return self._mailbox

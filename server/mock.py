@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import platform
+import re
 import time
 from typing import Any
 
@@ -21,14 +22,18 @@ from .outcome import (
     Evaluation,
     EvaluationRequest,
     Infrastructure,
+    KernelProfile,
     Outcome,
     Passed,
+    Profile,
     Roofline,
     TaskSource,
     Timing,
 )
 
 CHECKS_AT_ONCE = 2
+_KERNELS = 8
+_KERNEL = re.compile(r"(?:__global__\s+void|@triton\.jit\s+def)\s+(\w+)")
 NOTE = "The mock evaluator ran nothing: whether the result is right is not known, and the times are fake."
 
 
@@ -37,6 +42,7 @@ class MockPool:
 
     def __init__(self, settings: Settings) -> None:
         self._max_code_bytes = settings.max_code_bytes
+        self._profile = settings.profile
         self._device = Device(kind="mock", name="mock", versions={"python": platform.python_version()})
         self._slots = asyncio.Semaphore(CHECKS_AT_ONCE)
         self._waiting = 0
@@ -82,7 +88,10 @@ class MockPool:
             fault = await asyncio.to_thread(check, request.code, request.language, self._max_code_bytes)
         finally:
             self._running.remove(request.id)
-        return fault or fake(request.task, request.code)
+        if fault is not None:
+            return fault
+        passed = fake(request.task, request.code)
+        return passed.model_copy(update={"profile": fake_profile(request.code)}) if self._profile else passed
 
     async def stage(self, request_id: str) -> str:
         return "checks" if request_id in self._running else ""
@@ -116,6 +125,27 @@ def fake(task: TaskSource, code: str) -> Passed:
     )
     roofline = Roofline(bound="memory", arithmetic_intensity=0.25, t_min_ms=reference_ms / 5.0)
     return Passed(timing=timing, roofline=roofline, note=NOTE)
+
+
+def fake_profile(code: str) -> Profile:
+    """Made-up times, alike for all kernels that the text has."""
+    names = list(dict.fromkeys(_KERNEL.findall(code)))[:_KERNELS] or ["kernel"]
+    kernels = [
+        KernelProfile(name=name, origin="text", launches=1.0, ms=1.0, share=1.0 / len(names)) for name in names
+    ]
+    busy_ms = float(len(names))
+    return Profile(
+        kernels=kernels,
+        others=0,
+        others_ms=0.0,
+        launches=busy_ms,
+        busy_ms=busy_ms,
+        runtime_ms=busy_ms,
+        bytes=0,
+        flops=0,
+        gb_s=0.0,
+        tflop_s=0.0,
+    )
 
 
 def _fraction(*texts: str) -> float:

@@ -34,6 +34,8 @@ def numbers(outcome: Outcome) -> dict[str, Any]:
             "arithmetic_intensity": _finite(roofline.arithmetic_intensity),
             "t_min_ms": _finite(roofline.t_min_ms),
         }
+    if outcome.profile is not None:
+        fields["profile"] = outcome.profile.model_dump(exclude_none=True)
     if timing is not None and roofline is not None:
         fields["roofline_frac"] = _ratio(roofline.t_min_ms, timing.runtime_ms)
         fields["ref_roofline_frac"] = _ratio(roofline.t_min_ms, timing.ref_runtime_ms)

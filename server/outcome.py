@@ -59,6 +59,48 @@ class Roofline(Fact):
     t_min_ms: float
 
 
+class KernelProfile(Fact):
+    """One kernel of a call, and the shape of its longest launch; None where the profiler did not tell it.
+
+    `share` is of the device's time that all kernels of a call add up to, `occupancy` CUPTI's estimate of the
+    share of a multiprocessor's warps that are active.
+    """
+
+    name: str
+    origin: Literal["triton", "extension", "text", ""]
+    launches: float
+    ms: float
+    share: float
+    grid: tuple[int, int, int] | None = None
+    block: tuple[int, int, int] | None = None
+    registers: int | None = None
+    shared_bytes: int | None = None
+    occupancy: float | None = None
+
+
+class Profile(Fact):
+    """What one call of a submission does on the device, on average; kernels, longest first.
+
+    Names, times and shapes of kernels are the word of the submission's process. The rates are not: they rest on
+    the timing's `runtime_ms`, on `bytes` (inputs, weights and outputs, each once) and on `flops` (of the
+    reference's products, convolutions and attention). `*_share` are of the device's peaks, None where these are
+    unknown.
+    """
+
+    kernels: list[KernelProfile]
+    others: int
+    others_ms: float
+    launches: float
+    busy_ms: float
+    runtime_ms: float
+    bytes: int
+    flops: int
+    gb_s: float
+    tflop_s: float
+    bandwidth_share: float | None = None
+    compute_share: float | None = None
+
+
 class Rejected(Fact):
     """Refused for what it is: by the static checks (`rule`) or by the dispatch guard (`rule` = "guard")."""
 
@@ -131,11 +173,15 @@ class ImpossibleTiming(Fact):
 
 
 class Passed(Fact):
-    """Correct on every trial. `timing` is None where the device cannot time it; `note` then says why."""
+    """Correct on every trial. `timing` is None where the device cannot time it; `note` then says why.
+
+    `profile` is there where it was asked for and the device's work could be recorded.
+    """
 
     kind: Literal["passed"] = "passed"
     timing: Timing | None = None
     roofline: Roofline | None = None
+    profile: Profile | None = None
     note: str = ""
     stage: Literal["passed"] = "passed"
 

@@ -21,6 +21,7 @@ from typing import Literal
 from pydantic import Field
 
 from .outcome import Fact, Timing
+from .profile import Inside
 
 OWN_SHARE = 0.95
 SLOWER, SLOWER_MS = 2.0, 0.05
@@ -64,7 +65,7 @@ class KernelTime(Fact):
 class Record(Fact):
     """What `calls` calls launched. `complete` tells that the record's own marks are in it; `busy_ms` is the time
     in which the device did anything, `work_ms` anything but moves, `rest_ms` the sum for kernels beyond the first
-    `NAMES_CAP`.
+    `NAMES_CAP`. `inside`: more of what lay inside the calls alone, where a profile was asked for.
     """
 
     calls: int = Field(ge=1)
@@ -73,6 +74,7 @@ class Record(Fact):
     busy_ms: float = Field(ge=0, allow_inf_nan=False)
     rest_ms: float = Field(ge=0, allow_inf_nan=False)
     kernels: list[KernelTime] = Field(max_length=NAMES_CAP)
+    inside: Inside | None = None
 
 
 def problem(record: Record, timing: Timing) -> str | None:

@@ -232,6 +232,7 @@ class Seat:
             "baseline",
             "checks",
             "precision",
+            "profile",
             "sandbox",
         ]
         values = {name: getattr(self.settings, name) for name in names}

@@ -61,6 +61,7 @@ JUDGED_BY = (
     "roofline_reject",
     "checks",
     "precision",
+    "profile",
     "peaks",
 )
 
