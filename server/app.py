@@ -135,7 +135,9 @@ def _builder(web: bool) -> Callable[..., FastAPI]:
         return create_fastapi_app
     from openenv.core.env_server.web_interface import create_web_interface_app
 
-    return create_web_interface_app
+    from kernel_env.server.web import TAB, tab
+
+    return partial(create_web_interface_app, gradio_builder=tab, custom_tab_name=TAB, custom_tab_primary=True)
 
 
 @contextmanager

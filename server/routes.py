@@ -1,4 +1,4 @@
-"""Our routes, in front of openenv's: the WebSocket, health and readiness, and refusals as HTTP replies."""
+"""Our routes, in front of openenv's: WebSocket, health, readiness and the page; and refusals as HTTP replies."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from kernel_env import __version__
 from .backend import Backend
 from .protocol import ECHO_CAP, Refusal, presentable
 from .session import Sessions
+from .web import routes
 from .websocket import Connection
 
 ERRORS_TOLD = 10
@@ -54,6 +55,7 @@ def install(app: FastAPI, backend: Backend) -> None:
         return exposed()
 
     exposed = _metrics(backend, sessions)
+    router.include_router(routes(backend))
     replaced = {getattr(route, "path", None) for route in router.routes}
     app.router.routes[:] = [
         *router.routes,
