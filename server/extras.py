@@ -11,11 +11,15 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
+
+from kernel_env.syntax import parse
 
 from .strict import FAMILIES
 
 NAME = "EXTRA_CHECKS"
+CACHED = 512
 
 
 class ExtrasError(ValueError):
@@ -85,9 +89,10 @@ _KINDS: dict[str, type | tuple[type, ...]] = {
 }
 
 
+@lru_cache(CACHED)
 def extras_of(task_id: str, source: str) -> Extras:
     """A task's own declaration, else what its id is known for, else nothing. Raises `ExtrasError`."""
-    return declared(ast.parse(source)) or built_in(task_id)
+    return declared(parse(source)) or built_in(task_id)
 
 
 def built_in(task_id: str) -> Extras:

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import ast
 import importlib.util
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
+
+from kernel_env.syntax import parse
 
 from . import model_cache
 
@@ -33,9 +34,7 @@ def outside(source: str) -> Outside | None:
     """What a parsable task needs from outside; None for the many that need nothing."""
     if PACKAGE not in source:
         return None
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        tree = ast.parse(source)
+    tree = parse(source)
     if not any(_imports_package(node) for node in ast.walk(tree)):
         return None
     models = tuple(dict.fromkeys(_models(tree)))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ast
-import warnings
 from collections.abc import Iterable, Iterator
+
+from kernel_env.syntax import parse
 
 from .extras import ExtrasError, declared
 
@@ -14,10 +15,7 @@ _FUNCTIONS = ("get_inputs", "get_init_inputs")
 def fault_of(source: str) -> str | None:
     """Why the text is no task, or None when it is one."""
     try:
-        with warnings.catch_warnings():
-            # An odd escape in a string is the author's affair, and no fault.
-            warnings.simplefilter("ignore")
-            tree = ast.parse(source)
+        tree = parse(source)
     except SyntaxError as error:
         return f"does not parse: {error.msg} (line {error.lineno})"
     except (ValueError, RecursionError, MemoryError) as error:

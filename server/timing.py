@@ -96,7 +96,7 @@ class Contest:
         return statistics.median(hosts)
 
     def _worth(self, first: Laps) -> int:
-        """How many calls a block is to have, by the quickest of the reference's first: slow ones get short blocks."""
+        """The calls in a block, by the quickest of the reference's first: slow ones get short blocks."""
         call_ms = min(device + HOLD_SHARE * host for device, host in zip(first.device, first.host, strict=True))
         return max(FEWEST, int(BLOCK_MS / max(call_ms, 1e-3)))
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 import ast
 import hashlib
 import re
-import warnings
 from dataclasses import dataclass
 
 from kernel_env.extract import extract_code
+from kernel_env.syntax import parse
 
 IDEA_CAP = 300
 _THOUGHTS = (("<think>", "</think>"), ("[unused16]", "[unused17]"))
@@ -68,9 +68,7 @@ def parses(code: str) -> bool:
 
 def _tree(code: str) -> ast.Module | None:
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return ast.parse(code)
+        return parse(code)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
 

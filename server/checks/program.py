@@ -7,10 +7,10 @@ own nesting; everything after it walks iteratively, so that deep trees cannot ex
 from __future__ import annotations
 
 import ast
-import warnings
 from dataclasses import dataclass, field
-from threading import Lock
 from typing import TYPE_CHECKING
+
+from kernel_env.syntax import parse
 
 from ..outcome import BuildFailed, Rejected
 from .findings import short
@@ -20,8 +20,6 @@ from .scopes import Scope, index
 if TYPE_CHECKING:
     from kernel_env.models import Language
 
-# `warnings.catch_warnings` swaps a global; two threads inside it at once could leave it swapped.
-_PARSING = Lock()
 # Far above any honest class, and low enough that no text can make lookups slow.
 _BASES_CAP = 32
 
@@ -90,7 +88,7 @@ def load(code: str, language: Language, max_bytes: int) -> Program | Rejected | 
         line = code.count("\n", 0, code.index("\0")) + 1
         return Rejected(rule="encoding", message=f"line {line}: a NUL byte is not allowed in source code")
     try:
-        tree = _parse(code)
+        tree = parse(code)
     except SyntaxError as error:
         return BuildFailed(message=_syntax_message(error))
     except ValueError as error:
@@ -100,13 +98,6 @@ def load(code: str, language: Language, max_bytes: int) -> Program | Rejected | 
     scopes = index(tree)
     mark_triton_kernels(scopes)
     return Program(language, code.split("\n"), tree, scopes)
-
-
-def _parse(code: str) -> ast.Module:
-    """Invalid escapes, frequent in C++ inside plain strings, warn; that is no news for an agent."""
-    with _PARSING, warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return ast.parse(code)
 
 
 def _syntax_message(error: SyntaxError) -> str:
