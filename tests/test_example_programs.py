@@ -1,0 +1,86 @@
+"""The programs of examples/ that need no large trainer, on a server whose evaluator is scripted."""
+
+from __future__ import annotations
+
+import re
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from .conftest import Launch
+from .endpoint import Body, serving
+from .examples import run_example
+from .serving import Server, scripted
+
+
+@pytest.fixture(scope="module")
+def server(launch: Launch) -> Server:
+    return launch(scripted=True)
+
+
+@pytest.fixture
+def answers(tmp_path: Path) -> Path:
+    """A slow one that is right, a fast one, and one that the environment fails to judge."""
+    folder = tmp_path / "answers"
+    folder.mkdir()
+    texts = scripted(speedup=0.9, sleep=1.0), scripted(speedup=2.0, sleep=1.0), scripted(fail=True)
+    for name, text in zip("abc", texts, strict=True):
+        (folder / f"{name}.py").write_text(text)
+    return folder
+
+
+def test_32_sessions_at_once_with_faults_left_out(server: Server, answers: Path, tmp_path: Path) -> None:
+    done = run_example("async_rollouts.py", "--url", server.url, "--answers", str(answers), cwd=tmp_path)
+    assert done.returncode == 0, done.stderr[-3000:]
+    groups = re.findall(
+        r"^group (\d)  judged (\d)/8  reward (\S+)  best advantage (\S+)$", done.stdout, re.MULTILINE
+    )
+    assert [number for number, *_ in groups] == ["0", "1", "2", "3"], done.stdout
+    steps = server.events("step")
+    seconds = re.search(r"^32 sessions in (\S+) s$", done.stdout, re.MULTILINE)
+    assert seconds is not None
+    assert float(seconds[1]) < 10.0, "each is judged for a second, all side by side"
+    episodes = {event["episode_id"] for event in steps}
+    judged = [event for event in steps if event["stage"] == "passed"]
+    faults = {event["episode_id"] for event in steps} - {event["episode_id"] for event in judged}
+    assert len(judged) + len(faults) / 2 == 32, "a fault is played in a second episode, and then given up"
+    assert len(episodes) == len(judged) + len(faults)
+    assert sum(int(number) for _, number, *_ in groups) == len(judged) < 32
+    rewards = [event["reward"] for event in judged]
+    assert min(rewards) < 0.3 < max(rewards)
+    means = [float(mean) for *_, mean, _ in groups]
+    assert min(rewards) < min(means), "a fault has not pulled a mean down"
+    tasks = {event["task_id"] for event in steps}
+    assert len(tasks) == 4, "each group has a task of its own"
+
+
+def test_turns_with_feedback(server: Server, tmp_path: Path) -> None:
+    def policy(body: Body, number: int) -> str:
+        told = body["messages"][-1]["content"]
+        if number == 0:
+            assert "ModelNew" in told
+            return "```python\nimport torch\n```"
+        assert "ModelNew" in told if number == 1 else "Speedup 1.5x" in told, told
+        return f"```python\n{scripted(speedup=1.0 + number / 2)}\n```"
+
+    with serving(policy) as endpoint:
+        arguments = "--url", server.url, "--model", "scripted", "--enough", "2.0"
+        environ = {"OPENAI_API_KEY": "none", "OPENAI_BASE_URL": endpoint.url}
+        done = run_example("multi_turn.py", *arguments, cwd=tmp_path, **environ)
+    assert done.returncode == 0, done.stdout + done.stderr[-3000:]
+    turns = re.findall(r"^turn (\d)  (\S+) +speedup (\S+)", done.stdout, re.MULTILINE)
+    assert turns == [("1", "format", "-"), ("2", "passed", "1.50x"), ("3", "passed", "2.00x")]
+    assert "best reward 1.300" in done.stdout
+
+
+@pytest.mark.skipif(find_spec("skyrl_gym") is None, reason="needs the extra skyrl")
+def test_an_episode_of_skyrl(server: Server, answers: Path, tmp_path: Path) -> None:
+    done = run_example("skyrl_kernels.py", "--url", server.url, "--answers", str(answers), cwd=tmp_path)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert re.findall(r"^(\w)\.py  (\w+) +reward (\S+)  done (\w+)$", done.stdout, re.MULTILINE) == [
+        ("a", "passed", "0.148", "False"),
+        ("b", "passed", "1.152", "False"),
+        ("c", "infrastructure", "0.000", "True"),
+    ], done.stdout
+    assert "best reward 1.300" in done.stdout
