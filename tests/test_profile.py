@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +19,11 @@ from kernel_env.server.outcome import Passed, Timing
 from kernel_env.server.peaks import PEAKS
 from kernel_env.server.profile import TEXT_CAP, TOLD, Inside, Launched, Work, profile, short, text
 from kernel_env.server.provenance import Record
+from kernel_env.toolkit.counters import CountersError, Subject, count, parse
+
+from .commands import invoke
+from .conftest import Launch
+from .serving import CODE
 
 MARK = f"at::cuda::(anonymous namespace)::{MARK_NAME}long)"
 FLUSH = "void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<int> >(int)"
@@ -155,3 +163,98 @@ def test_it_is_short_and_safe_whatever_a_process_tells() -> None:
         fields = {"name": "mine", "origin": "", "launches": 1, "ms": 1.0, **bad}
         with pytest.raises(ValueError, match=next(iter(bad))):
             Launched.model_validate(fields)
+
+
+NCU = """==PROF== Connected to process 4242 (/usr/bin/python3)
+==PROF== Profiling "row_softmax" - 0: 0%....50%....100% - 3 passes
+"ID","Process ID","Process Name","Host Name","Kernel Name","Context","Stream","Block Size","Grid Size","Device",\
+"CC","dram__bytes.sum","dram__throughput.avg.pct_of_peak_sustained_elapsed",\
+"gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed","gpu__time_duration.sum",\
+"lts__t_sector_hit_rate.pct","sm__throughput.avg.pct_of_peak_sustained_elapsed",\
+"sm__warps_active.avg.pct_of_peak_sustained_active"
+"","","","","","","","","","","","byte","%","%","ns","%","%","%"
+"0","4242","python3","127.0.0.1","row_softmax","1","7","(256, 1, 1)","(8192, 1, 1)","0","9.0",\
+"268,435,456","80","81.5","100,000","50","30","75"
+"1","4242","python3","127.0.0.1","twice","1","7","(128, 1, 1)","(8192, 1, 1)","0","9.0","1,000","20","20","1,000",\
+"50","10","40"
+"2","4242","python3","127.0.0.1","twice","1","7","(128, 1, 1)","(8192, 1, 1)","0","9.0","2,000","40","40","3,000",\
+"n/a","10","40"
+"""
+FAKE_NCU = """#!/bin/sh
+for word in "$@"; do
+    [ "$before" = --log-file ] && log=$word
+    before=$word
+done
+printf '%s\\n' "$SAY" > "$log"
+exit 1
+"""
+
+
+def test_counters_are_weighted_by_time() -> None:
+    softmax, twice = parse(NCU.splitlines())
+    assert (softmax.name, softmax.launches, softmax.ms, softmax.bytes) == ("row_softmax", 1, 0.1, 268_435_456.0)
+    assert softmax.gb_s == pytest.approx(2684.35, rel=1e-3)
+    assert softmax.shares == {"memory": 0.815, "dram": 0.8, "compute": 0.3, "occupancy": 0.75, "l2_hits": 0.5}
+    assert (twice.launches, twice.ms, twice.bytes) == (2, 0.004, 3000.0)
+    assert twice.shares["dram"] == pytest.approx((20 * 1 + 40 * 3) / 4 / 100)
+
+
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        (
+            "==ERROR== ERR_NVGPUCTRPERM - The user does not have permission",
+            "NVreg_RestrictProfilingToAdminUsers=0",
+        ),
+        ("==WARNING== a\n==ERROR== The application returned an error code (1).\n==WARNING== b", "error code (1)"),
+        ("", "it said nothing"),
+    ],
+)
+def test_why_there_are_no_counters(
+    said: str, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake = tmp_path / "ncu"
+    fake.write_text(FAKE_NCU)
+    fake.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("SAY", said)
+    with pytest.raises(CountersError, match=re.escape(reason)) as error:
+        count(Subject("user/task", "", "", "fp32"))
+    assert "\n" not in str(error.value)
+    monkeypatch.setenv("PATH", str(tmp_path / "none"))
+    with pytest.raises(CountersError, match="not on PATH"):
+        count(Subject("user/task", "", "", "fp32"))
+
+
+def test_the_command_shows_a_profile_and_says_where_there_is_none(tmp_path: Path) -> None:
+    file = tmp_path / "kernel.py"
+    file.write_text(CODE)
+    common = ("profile", str(file), "--task", "level1/e01_RowSoftmax")
+    shown = invoke(*common, "--evaluator", "mock", "--counters")
+    assert shown.returncode == 0, shown.stderr
+    for part in ("made up", "double", "100%", "the mock evaluator runs nothing"):
+        assert part in shown.stdout
+    told = json.loads(invoke(*common, "--evaluator", "mock", "--json").stdout)
+    assert told["profile"]["kernels"][0]["name"] == "double"
+    assert (told["counters"], "--counters" in told["counters_note"]) == ([], True)
+    refused = invoke(*common, "--evaluator", "cpu")
+    assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
+    assert "profiles need a CUDA device" in refused.stderr
+    file.write_text("x = 1\n")
+    assert invoke(*common, "--evaluator", "mock").returncode == 1
+
+
+def test_a_server_tells_it_where_it_is_asked_to(launch: Launch, tmp_path: Path) -> None:
+    file = tmp_path / "kernel.py"
+    file.write_text(CODE)
+    for setting, told in (("true", True), ("false", False)):
+        server = launch(KERNEL_ENV_PROFILE=setting)
+        with server.connect() as wire:
+            wire.reset(task_id="level1/e01_RowSoftmax")
+            observation = wire.step(CODE)["observation"]
+        assert bool(observation["profile"]) == told
+        assert ("Profile of one call: 1 launch" in observation["feedback"]) == told
+        if not told:
+            asked = invoke("profile", str(file), "--task", "level1/e01_RowSoftmax", "--url", server.url)
+            assert asked.returncode == 2
+            assert "KERNEL_ENV_PROFILE=true" in asked.stderr

@@ -17,6 +17,7 @@ from . import (
     evaluate,
     evolve,
     generate,
+    profile,
     report,
     score,
     serve,
@@ -36,6 +37,7 @@ app.add_typer(tasks.app, name="tasks")
 app.command("eval")(evaluate.evaluate)
 app.command("eval-run")(eval_run.eval_run)
 app.command("score")(score.score)
+app.command("profile")(profile.profile)
 app.command("baseline")(baseline.baseline)
 app.command("generate")(generate.generate)
 app.command("generate-and-eval")(generate.generate_and_eval)

@@ -52,9 +52,9 @@ def evaluate(
     """Evaluate one submission. Status 0 only if it passed."""
     if language not in LANGUAGES:
         fail(f"--language {language!r} is not allowed; use one of: {', '.join(LANGUAGES)}", USAGE)
-    code = _read(file)
+    code = read_code(file)
     if url is not None:
-        verdict = _ask_server(url, code, task, language)
+        verdict = ask_server(url, code, task, language)
     else:
         options = {
             "KERNEL_ENV_EVALUATOR": evaluator,
@@ -63,7 +63,7 @@ def evaluate(
             "KERNEL_ENV_CHECKS": checks,
             "KERNEL_ENV_PRECISION": precision,
         }
-        verdict = _evaluate_here(options, code, task, language)
+        verdict = evaluate_here(options, code, task, language)
     if as_json:
         out.print(json.dumps(verdict), markup=False)
     else:
@@ -90,14 +90,14 @@ def show(verdict: Verdict) -> None:
     out.print(verdict["feedback"], markup=False)
 
 
-def _read(file: Path) -> str:
+def read_code(file: Path) -> str:
     try:
         return sys.stdin.read() if str(file) == "-" else file.read_text()
     except (OSError, UnicodeDecodeError) as error:
         fail(f"cannot read {file}: {error}", USAGE)
 
 
-def _ask_server(url: str, code: str, task_id: str, language: str) -> Verdict:
+def ask_server(url: str, code: str, task_id: str, language: str) -> Verdict:
     leave_gradio_out()
     with progress("Starting the client"):
         from kernel_env import KernelAction, KernelEnv, KernelEnvError
@@ -112,7 +112,7 @@ def _ask_server(url: str, code: str, task_id: str, language: str) -> Verdict:
     return dict(result.observation.model_dump(exclude={"problem", "done"}))
 
 
-def _evaluate_here(options: dict[str, str | None], code: str, task_id: str, language: str) -> Verdict:
+def evaluate_here(options: dict[str, str | None], code: str, task_id: str, language: str) -> Verdict:
     from kernel_env.extract import extract_code
     from kernel_env.server.outcome import EvaluationRequest, TaskSource
     from kernel_env.server.task_sources import TaskError
