@@ -7,13 +7,14 @@ BIN := $(VENV)/bin
 OLD_OPENENV := .venv-compat/openenv-0.3
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test test-ray lock check lint format clean
+.PHONY: help demo serve test test-ray test-browser lock check lint format clean
 
 help:
 	@echo "make demo    install, then play a full episode on this machine's device"
 	@echo "make serve   install, then serve on 127.0.0.1:8000"
 	@echo "make test    install with the development tools, then check style and types and run the tests"
 	@echo "make test-ray  the tests of the pool on a Ray cluster, which they start on this machine"
+	@echo "make test-browser  the page by clicks; needs Chromium on the path"
 	@echo "make check   style and types only"
 	@echo "make lock    write the versions that the image is built with (needs uv)"
 	@echo "make format  apply the formatter"
@@ -32,6 +33,11 @@ test: check $(OLD_OPENENV)/.installed
 test-ray: $(VENV)/.developed
 	$(BIN)/python -m pip install --disable-pip-version-check --editable '.[ray]'
 	$(BIN)/python -m pytest tests/test_ray_pool.py
+
+# Not part of `test`: Playwright is 50 MB, and the browser is the system's own.
+test-browser: $(VENV)/.developed
+	$(BIN)/python -m pip install --disable-pip-version-check 'playwright>=1.50'
+	$(BIN)/python -m pytest tests/test_browser.py
 
 check lint: $(VENV)/.developed
 	scripts/check $(BIN)

@@ -6,10 +6,12 @@ nothing behind.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from importlib import resources
 from pathlib import Path
 
+import httpx
 import pytest
 
 from kernel_env import KernelAction, KernelEnv, KernelObservation, RequestError
@@ -89,6 +91,30 @@ def test_a_hundred_megabytes_of_output_do_no_harm(env: KernelEnv) -> None:
 def test_a_fenced_answer_is_unwrapped(env: KernelEnv) -> None:
     observation = submit(env, f"Here it is:\n\n```python\n{RIGHT}\n```\nIt is a softmax.")
     assert observation.stage == "passed"
+
+
+def test_stages_are_told_while_it_runs(env: KernelEnv, url: str) -> None:
+    episode = env.state().episode_id
+    seen: set[str] = set()
+    on_device: set[str] = set()
+    over = threading.Event()
+
+    def watch() -> None:
+        with httpx.Client(base_url=url, trust_env=False) as http:
+            while not over.wait(0.02):
+                seen.add(http.get("/web/kernels/progress", params={"episode": episode}).json()["stage"])
+                on_device.update(http.get("/health").json()["devices"][0]["stages"])
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        observation = submit(env, in_forward("import time; time.sleep(0.3)"))
+    finally:
+        over.set()
+        watcher.join()
+    assert observation.stage == "passed", observation.feedback
+    assert "correctness" in seen & on_device
+    assert (seen | on_device) - {""} <= set(observation.metadata["durations"])
 
 
 @pytest.mark.slow

@@ -5,7 +5,7 @@ import * as views from "./views.js";
 
 const { by } = views;
 const HERE = new URL(import.meta.url);
-HERE.username = HERE.password = ""; // as in http://me:token@host/, which nothing may be fetched from
+HERE.username = HERE.password = ""; // nothing may be fetched from an address that names a password
 const SERVER = new URL("../../", HERE);
 const WATCH_MS = 300;
 const HEALTH_MS = 2000;

@@ -15,6 +15,8 @@ const STAGES = [
 ];
 const ALWAYS = new Set(["queue", "checks", "build", "candidate", "correctness", "timing"]);
 
+const KERNELS = 8;
+
 export function by(id) {
   return document.getElementById(id);
 }
@@ -93,6 +95,7 @@ export function verdict(observation, reply, about) {
   by("feedback").textContent = observation.feedback;
   by("numbers").tBodies[0].replaceChildren(...measured(observation, facts).map(([name, value]) => row([name], [value])));
   by("numbers").hidden = !by("numbers").tBodies[0].rows.length;
+  kernels(observation.profile?.kernels ?? []);
   by("figures").replaceChildren(...drawn(observation, facts, about));
   by("result").hidden = false;
 }
@@ -125,6 +128,15 @@ function measured(observation, facts) {
     ["device", facts.device?.name, String],
   ];
   return rows.filter(([, value]) => value != null).map(([name, value, told]) => [name, told(value)]);
+}
+
+// Where a profile was asked for.
+function kernels(found) {
+  const rows = found.slice(0, KERNELS).map((kernel) =>
+    row([kernel.name], [number(kernel.launches), number(kernel.ms), share(kernel.share),
+      kernel.occupancy == null ? "" : share(kernel.occupancy)], [0, 1, 2, 3]));
+  by("kernels").tBodies[0].replaceChildren(...rows);
+  by("kernels").hidden = !rows.length;
 }
 
 // One row more; `again` puts that submission's text back.
