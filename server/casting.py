@@ -28,6 +28,18 @@ def cast_model(model: Any, precision: str) -> Any:
     return model.bfloat16() if precision == "bf16" else model
 
 
+def cast_fake(model: Any, precision: str) -> Any:
+    """The same of a model whose tensors are fake, which torch can't cast in place; parameters are new objects."""
+    dtype = _DTYPES.get(precision)
+    for module in model.modules() if dtype else ():
+        for held in (module._parameters, module._buffers):
+            for name, value in held.items():
+                if value is not None and value.dtype.is_floating_point:
+                    narrow = value.detach().to(dtype)
+                    held[name] = torch.nn.Parameter(narrow, False) if held is module._parameters else narrow
+    return model
+
+
 def mapped(value: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> Any:
     """Nested arguments with `change` done to each floating-point tensor."""
     if isinstance(value, torch.Tensor):

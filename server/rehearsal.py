@@ -19,7 +19,7 @@ import torch
 
 from . import trace
 from .candidate import BUILD_NICENESS, load_submission
-from .casting import cast_model
+from .casting import cast_fake
 from .layers import Plan
 from .sandbox import confine
 from .sketch import Fakes, fake_inputs
@@ -70,7 +70,7 @@ def rehearse(
     JITFunction.run = _compiling(JITFunction.run)
     with Fakes(), torch.no_grad(), device:
         arguments = pickle.loads(base64.b64decode(sketch["arguments"]))  # from a child with the task alone
-        model = cast_model(module.ModelNew(*arguments), precision)
+        model = cast_fake(module.ModelNew(*arguments), precision)
         model(*fake_inputs(sketch["inputs"], device))
 
 

@@ -53,6 +53,13 @@ def test_references_are_timed_once(tasks: Path, tmp_path: Path) -> None:
     with pytest.raises(BaselineError, match=r"was measured on .*, this is another"):
         Timings(file.parent, "another").has("level1/2_Double", "eager")
     assert not Timings(file.parent, "another", again=True).has("level1/2_Double", "eager")
+    assert (stats["kernel_env"]["precision"], read.precisions) == ("fp32", ("fp32",))
+    with pytest.raises(BaselineError, match=r"in fp32, this is .* in bf16"):
+        Timings(file.parent, stats["hardware"], precision="bf16").has("level1/2_Double", "eager")
+    narrow = Timings(file.parent, stats["hardware"], again=True, precision="bf16")
+    narrow.take(Measured("level1/2_Double", "eager", stats))
+    narrow.save()
+    assert baselines.read(file.parent)[0].precisions == ("bf16",)
     for wrong in (("--modes", "fast"), ("--problems", "7"), ("--evaluator", "mock")):
         refused = invoke(*common, *wrong)
         assert (refused.returncode, refused.stderr.count("\n")) == (2, 1), wrong

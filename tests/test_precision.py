@@ -9,13 +9,14 @@ import pytest
 import pytest_asyncio
 import torch
 
+from kernel_env.server.casting import cast_fake
 from kernel_env.server.config import Settings, SettingsError
 from kernel_env.server.local import LocalPool
 from kernel_env.server.outcome import EvaluationRequest, Outcome, TaskSource
 from kernel_env.server.problem import problem_text
 from kernel_env.server.reference import Reference
 from kernel_env.server.roofline import measure, needed
-from kernel_env.server.sketch import sketch
+from kernel_env.server.sketch import Fakes, sketch
 from kernel_env.server.tasks import TaskSet
 from kernel_env.server.verify import Verifier
 
@@ -137,6 +138,17 @@ def test_floating_point_is_cast_and_all_else_stays(precision: str, dtype: torch.
     found = sketch("user/task", TASK.replace("torch.full((64,), 0.5)", "0.5"), CPU, precision)
     kinds = [slot[2] for slot in found["inputs"]["slots"]]
     assert kinds == [str(dtype).removeprefix("torch."), "int64"]
+
+
+def test_a_model_of_fake_tensors_is_cast_for_a_rehearsal() -> None:
+    with Fakes(), torch.no_grad():
+        model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.BatchNorm1d(4))
+        cast_fake(model, "bf16")
+        kinds = {name: value.dtype for name, value in model.state_dict().items()}
+        assert model(torch.rand(2, 4, dtype=torch.bfloat16)).dtype == torch.bfloat16
+    assert kinds.pop("1.num_batches_tracked") == torch.int64
+    assert set(kinds.values()) == {torch.bfloat16}
+    assert len(kinds) == 6
 
 
 def test_a_kernel_that_rounds_once_is_right_where_the_reference_overflows() -> None:

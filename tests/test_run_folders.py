@@ -100,6 +100,14 @@ def test_an_own_evaluator_judges_levels_apart(tmp_path: Path) -> None:
     assert "2 passed" in done.stdout
     for level, problem in ((1, "1"), (2, "2")):
         assert list(results(tmp_path / f"level_{level}")) == [problem]
+    narrow = ("eval-run", str(tmp_path), "--evaluator", "mock", "--tasks", "embedded", "--precision", "bf16")
+    refused = invoke(*narrow)
+    assert (refused.returncode, refused.stderr.splitlines()[-1].count("holds results in fp32")) == (2, 1)
+    assert invoke(*narrow, "--level", "1", "--again").returncode == 0
+    (entry,) = results(tmp_path / "level_1")["1"]
+    assert entry["metadata"]["kernel_env"]["precision"] == "bf16"
+    scored = invoke("score", str(tmp_path))
+    assert "in bf16, fp32, which don't compare" in scored.stderr
     empty = invoke("eval-run", str(tmp_path), "--level", "3")
     assert (empty.returncode, empty.stderr.count("\n")) == (2, 1)
 
