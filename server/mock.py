@@ -136,7 +136,7 @@ def fake_profile(code: str) -> Profile:
     busy_ms = float(len(names))
     return Profile(
         kernels=kernels,
-        others=0,
+        others=0.0,
         others_ms=0.0,
         launches=busy_ms,
         busy_ms=busy_ms,

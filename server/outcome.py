@@ -88,7 +88,7 @@ class Profile(Fact):
     """
 
     kernels: list[KernelProfile]
-    others: int
+    others: float
     others_ms: float
     launches: float
     busy_ms: float

@@ -66,7 +66,7 @@ def profile(inside: Inside, calls: int, timing: Timing, work: Work, peak: Peak |
     tflop_s = _rate(work.flops / 1e9, timing.runtime_ms)
     return Profile(
         kernels=[_kernel(kernel, calls, total_ms) for kernel in sorted(inside.kernels, key=lambda k: -k.ms)],
-        others=inside.others,
+        others=inside.others / calls,
         others_ms=inside.others_ms / calls,
         launches=(sum(kernel.launches for kernel in inside.kernels) + inside.others) / calls,
         busy_ms=inside.busy_ms / calls,

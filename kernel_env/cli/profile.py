@@ -151,7 +151,7 @@ def _kernels(found: Profile) -> Table:
             _or_dash(kernel.occupancy, lambda share: f"{share:.0%}"),
         )
     if found.others:
-        table.add_row(f"launches of further kernels: {found.others}", "", f"{found.others_ms:.4g}", *[""] * 6)
+        table.add_row("further kernels", f"{found.others:g}", f"{found.others_ms:.4g}", *[""] * 6)
     return table
 
 
