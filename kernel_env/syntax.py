@@ -1,8 +1,8 @@
 """Python text to its syntax tree, one text at a time in a process.
 
 Two threads that parse at once can make CPython lose count of its own recursion depth, and one of them gets a
-`SystemError` (seen in 3.11). Warnings are off, as of odd escapes, frequent in C++ inside plain strings: they are no
-news to whoever sent the text, and turning them off is not safe with threads either.
+`SystemError` (seen in 3.11). Warnings are off, as of odd escapes, frequent in C++ inside plain strings: they are
+no news to whoever sent the text, and turning them off is not safe with threads either.
 """
 
 from __future__ import annotations

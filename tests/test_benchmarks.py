@@ -6,12 +6,13 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
 import pytest
 
-from benchmarks import agreement, honest_kernels, repeatability, upstream
+from benchmarks import agreement, honest_kernels, repeatability, soak, upstream
 from benchmarks.alone import alone
 from benchmarks.busy import busy
 from benchmarks.cases import KERNELBENCH, Case, cases
@@ -351,3 +352,18 @@ def test_upstream_is_told_beside_ours() -> None:
     assert "no nvcc" not in second
     assert middle.startswith("median ratio")
     assert upstream.report([]) == "nothing was measured"
+
+
+def test_a_soak_says_what_a_server_holds_between_rounds(tmp_path: Path) -> None:
+    report = tmp_path / "rounds.json"
+    options = "--evaluator", "mock", "--episodes", "24", "--rounds", "3", "--sessions", "4"
+    done = command("soak", *options, "--settle", "0.2", "--json", str(report))
+    assert done.returncode == 0, done.stdout + done.stderr
+    rounds = [soak.Held(**one) for one in json.loads(report.read_text())]
+    assert [one.episodes for one in rounds] == [8, 16, 24]
+    assert rounds[-1].processes == 1
+    assert rounds[-1].descriptors == rounds[1].descriptors
+    assert soak.grown(rounds) == []
+    leaky = replace(rounds[-1], descriptors=99, memory_bytes=2 * rounds[-1].memory_bytes + soak.SLACK_BYTES)
+    assert soak.grown([*rounds[:2], leaky]) == ["descriptors", "memory"]
+    assert soak.grown(rounds[:2]) == []
