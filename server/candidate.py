@@ -135,7 +135,7 @@ class Candidate:
         weights = perturbed(request["seed"], request["gain"]) if request["perturbed"] else nullcontext()
         with torch.no_grad(), self._models(), weights:
             model = self._module.ModelNew(*arguments)  # type: ignore[union-attr]
-            self._model = cast_model(model.to(self._device), request["precision"])
+            self._model = cast_model(model.to(self._device), request["precision"], not self._guarded)
         self._count()
         problems = self._adopt_state({name: Slot.from_json(slot) for name, slot in request["state"].items()})
         entropy = int.from_bytes(os.urandom(7), "big")

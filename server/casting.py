@@ -21,11 +21,27 @@ def cast(value: Any, precision: str) -> Any:
     return value if dtype is None else mapped(value, lambda tensor: tensor.to(dtype))
 
 
-def cast_model(model: Any, precision: str) -> Any:
-    """Parameters and buffers, in place."""
+def cast_model(model: Any, precision: str, attributes: bool = False) -> Any:
+    """Parameters and buffers, in place; of a task's own model also tensors that are `attributes` of its modules."""
     if precision == "fp16":
-        return model.half()
-    return model.bfloat16() if precision == "bf16" else model
+        model = model.half()
+    if precision == "bf16":
+        model = model.bfloat16()
+    dtype = _DTYPES.get(precision)
+    return _with_attributes(model, dtype) if attributes and dtype else model
+
+
+def widen_model(model: Any) -> Any:
+    """A task's own model back in 32 bits."""
+    return _with_attributes(model.float(), torch.float32)
+
+
+def _with_attributes(model: Any, dtype: torch.dtype) -> Any:
+    for module in model.modules():
+        for name, value in list(vars(module).items()):
+            if isinstance(value, torch.Tensor) and value.dtype.is_floating_point:
+                setattr(module, name, value.to(dtype))
+    return model
 
 
 def cast_fake(model: Any, precision: str) -> Any:

@@ -20,7 +20,7 @@ from typing import Any
 import numpy
 import torch
 
-from .casting import cast, cast_model, mapped
+from .casting import cast, cast_model, mapped, widen_model
 from .extras import extras_of
 from .families import INVARIANTS, Family, transform
 from .layout import Slot, flatten, place
@@ -69,7 +69,7 @@ class Reference:
                 seed_all(self.seed)
                 with perturbed(self.seed, self.gain) if self.perturbed else nullcontext():
                     model = self._module.Model(*self._on_device(self.arguments))
-                self.model: Any = cast_model(model.to(self.device), self.precision)
+                self.model: Any = cast_model(model.to(self.device), self.precision, attributes=True)
         except torch.OutOfMemoryError:
             raise
         except Exception as error:  # a task file may raise anything
@@ -138,7 +138,7 @@ class Reference:
         try:
             if self._wide is None:
                 with task_code("copying its model"):
-                    self._wide = copy.deepcopy(self.model).float()
+                    self._wide = widen_model(copy.deepcopy(self.model))
             with task_code("forward"), torch.no_grad():
                 outputs = flatten(self._wide(*mapped(inputs, torch.Tensor.float)))[1]
             return [output.contiguous() for output in outputs]
