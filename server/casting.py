@@ -22,7 +22,7 @@ def cast(value: Any, precision: str) -> Any:
 
 
 def cast_model(model: Any, precision: str, attributes: bool = False) -> Any:
-    """Parameters and buffers, in place; of a task's own model also tensors that are `attributes` of its modules."""
+    """Parameters and buffers, in place; of a task's own model also tensors that are modules' `attributes`."""
     if precision == "fp16":
         model = model.half()
     if precision == "bf16":
