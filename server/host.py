@@ -29,11 +29,11 @@ _logger = logging.getLogger(__name__)
 class Host:
     """Evaluations run side by side, as far as the worker lets them. Begins with the first call."""
 
-    def __init__(self, settings: Settings, kind: DeviceKind, index: str, cores: int = 0) -> None:
-        """`cores` are the device's share of the host's; 0: all."""
+    def __init__(self, settings: Settings, kind: DeviceKind, index: str, builds: int = 0) -> None:
+        """`builds` is how many may run at once; 0: as many as the cores allow."""
         to_stderr(settings.log)
         self._changed = Signal()
-        self._seat = Seat(replace(settings, token=""), kind, index, self._changed, cores)
+        self._seat = Seat(replace(settings, token=""), kind, index, self._changed, builds=builds)
         self._keeping: asyncio.Task[None] | None = None
 
     async def watch(self, known: dict[str, Any] | None) -> dict[str, Any]:

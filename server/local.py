@@ -6,7 +6,7 @@ import asyncio
 import os
 import re
 
-from . import landlock
+from . import cores, landlock
 from .config import Settings
 from .fleet import CLOSED, Fleet, FleetPool
 from .folders import sweep
@@ -22,8 +22,11 @@ class LocalPool(FleetPool):
         kind = device_kind(settings)
         indices = (settings.gpus or visible_gpus()) if kind == "cuda" else ("0",)
         super().__init__(Fleet(kind, fixed=True))
-        cores = (os.cpu_count() or 1) // max(len(indices), 1)
-        self._seats = [Seat(settings, kind, index, self._fleet.changed, cores) for index in indices]
+        dealt = cores.shares(indices, cores.allowed())
+        self._seats = [
+            Seat(settings, kind, index, self._fleet.changed, share, cores.builds(len(share)))
+            for index, share in zip(indices, dealt, strict=True)
+        ]
         self._fleet.places = self._seats
         self._tasks: list[asyncio.Task[None]] = []
 

@@ -16,6 +16,7 @@ from typing import Any
 from . import trace
 from .child import Child, StartFailed
 from .confinement import Confinement, Home
+from .cores import for_compilers
 from .finish import finish
 from .forked import Forked, forked
 from .frames import FrameError
@@ -164,6 +165,7 @@ class Processes:
             "device": self._config["device"],
             "guarded": guarded,
             "precision": self._config["precision"],
+            "cores": [] if role == "run" else for_compilers(self._config["cores"]),
             "plan": plan.json(),
             "environment": self._environment(role),
         }

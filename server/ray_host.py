@@ -26,12 +26,12 @@ class WrongDeviceError(RuntimeError):
 class RayHost(Host):
     """An asynchronous actor. Raises `WrongDeviceError` when made."""
 
-    def __init__(self, settings: Settings, kind: DeviceKind, cores: int = 0) -> None:
+    def __init__(self, settings: Settings, kind: DeviceKind, builds: int = 0) -> None:
         index = "0"
         if kind == "cuda":
             assigned = ray.get_runtime_context().get_accelerator_ids()["GPU"]
             index = assigned_gpu([str(gpu) for gpu in assigned], os.environ.get("CUDA_VISIBLE_DEVICES", ""))
-        super().__init__(settings, kind, index, cores)
+        super().__init__(settings, kind, index, builds)
 
     async def give_up(self) -> None:
         await asyncio.sleep(TOLD_S)  # whoever watches is told why

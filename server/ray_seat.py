@@ -21,6 +21,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from kernel_env import __version__
 
 from .config import Settings
+from .cores import builds
 from .fleet import State
 from .host import WATCH_S
 from .outcome import Device, Evaluation, EvaluationRequest, Infrastructure
@@ -135,7 +136,7 @@ class RaySeat:
             max_task_retries=0,
             scheduling_strategy=NodeAffinitySchedulingStrategy(self.node, soft=False),
         )
-        return actor.remote(self.settings, self.kind, int(self.cpus))
+        return actor.remote(self.settings, self.kind, builds(int(self.cpus)) if self.cpus else 0)
 
     async def _follow(self, actor: Any) -> None:
         """Take over what the actor tells, until it has failed for good. Raises `RayError`."""

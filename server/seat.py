@@ -46,13 +46,18 @@ _logger = logging.getLogger(__name__)
 
 @dataclass
 class Seat:
-    """`refused`: failed, and starting again will not mend it. `cores` are its share of the host's; 0: all."""
+    """`refused`: failed, and starting again will not mend it.
+
+    `cores` are its share of the host's, if they are dealt out; `builds` is how many may run at once, 0: as many as
+    its cores allow.
+    """
 
     settings: Settings
     kind: DeviceKind
     index: str
     changed: Signal
-    cores: int = 0
+    cores: tuple[int, ...] = ()
+    builds: int = 0
     state: State = "starting"
     device: Device | None = None
     message: str = ""
@@ -240,7 +245,7 @@ class Seat:
         tasks = [source for source in self.settings.tasks if os.path.exists(source)]
         closed = [self.settings.kernelbench_dir, self.settings.eval_log, *tasks]
         values["closed"] = [str(path) for path in closed if path]
-        return {"device": self.kind, "index": self.index, "cores": self.cores, **values}
+        return {"device": self.kind, "index": self.index, "cores": self.cores, "builds": self.builds, **values}
 
     def _warn(self, name: str) -> None:
         if self.settings.reward == "roofline" and known(name, supply(self.settings.peaks)) is None:

@@ -8,7 +8,6 @@ can't be started as `StartFailed`.
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from .budget import Budget
 from .checks import check
 from .child import Child
 from .confinement import Home
+from .cores import allowed, builds
 from .finish import finish
 from .forked import Forked
 from .frames import FrameError
@@ -81,7 +81,7 @@ class Stages:
         self._processes = processes
         self._lease = Lease()
         self._sketches: dict[str, dict[str, Any]] = {}
-        self._builds = asyncio.Semaphore(max(1, (config.get("cores") or os.cpu_count() or 2) - 2))
+        self._builds = asyncio.Semaphore(config["builds"] or builds(len(allowed())))
 
     async def run(self, request: EvaluationRequest, budget: Budget) -> Verdict:
         """Raises `FrameError` and `StartFailed`."""

@@ -11,6 +11,7 @@ import asyncio
 import hashlib
 import json
 import logging
+import os
 import signal
 import socket
 import sys
@@ -111,6 +112,8 @@ async def serve(pool: Stream, worker: Worker) -> None:
 
 async def run(fd: int, config: dict[str, Any]) -> None:
     pool = await Stream.adopt(socket.socket(fileno=fd), TRUSTED_CAP)
+    if config["cores"]:
+        os.sched_setaffinity(0, config["cores"])
     worker = Worker(config)
     try:
         device = await worker.start()

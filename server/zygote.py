@@ -80,6 +80,8 @@ def _become_candidate(link: int, stdout: int, stderr: int, spec: dict[str, Any],
         os.dup2(stdout, 1)
         os.dup2(stderr, 2)
         signal.signal(signal.SIGINT, signal.SIG_DFL)
+        if spec.get("cores"):
+            os.sched_setaffinity(0, spec["cores"])
         _main(spec["role"])(link, spec, parent)
         status = 0
     finally:
