@@ -112,9 +112,10 @@ async def test_an_output_of_32_bits_is_wrong(pool: LocalPool) -> None:
     assert "has dtype float32" in outcome.message
 
 
-async def test_sums_in_16_bits_are_not_exact_enough(pool: LocalPool) -> None:
+async def test_operands_of_fewer_bits_are_not_exact_enough(pool: LocalPool) -> None:
     part = "total = tl.dot(left, right, total)"
-    code = CODE.replace(part, "total = (total + tl.dot(left, right)).to(left.dtype).to(tl.float32)")
+    cut = "left = (left.to(tl.int16, bitcast=True) & -128).to(x.dtype.element_ty, bitcast=True)"
+    code = CODE.replace(part, f"{cut}\n        {part}")
     assert code != CODE
     outcome = await judge(pool, code)
     assert isinstance(outcome, WrongOutput), outcome
