@@ -48,6 +48,7 @@ def problem_text(task: Task, language: str, settings: Settings, device: Device |
             _device(device),
             *_models(task, settings),
             *precision_text(settings.precision),
+            *_interpreted(language, settings, device),
             correctness_text(task, settings, device),
             _timing(language, device),
             _reward(settings, device),
@@ -146,6 +147,15 @@ def precision_text(precision: Precision) -> tuple[str, ...]:
         " keeps as neither parameter nor buffer: cast that yourself. Outputs have the dtype that `Model` then"
         " returns. Sum and compute in 32 bits, and round once at the end: what the reference gives in 32 bits from"
         f" the same `{dtype}` numbers, rounded, is right as well.",
+    )
+
+
+def _interpreted(language: str, settings: Settings, device: Device | None) -> tuple[str, ...]:
+    if device is None or (device.kind, language, settings.precision) != ("cpu", "triton", "bf16"):
+        return ()
+    return (
+        "- Triton's interpreter gets arithmetic on bf16 values wrong, `tl.dot` included: convert what is loaded to"
+        " `tl.float32` first. Loading and storing bf16 is right.",
     )
 
 

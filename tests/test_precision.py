@@ -12,7 +12,7 @@ import torch
 from kernel_env.server.casting import cast_fake
 from kernel_env.server.config import Settings, SettingsError
 from kernel_env.server.local import LocalPool
-from kernel_env.server.outcome import EvaluationRequest, Outcome, TaskSource
+from kernel_env.server.outcome import Device, EvaluationRequest, Outcome, TaskSource
 from kernel_env.server.problem import problem_text
 from kernel_env.server.reference import Reference
 from kernel_env.server.roofline import measure, needed
@@ -218,4 +218,10 @@ def test_the_problem_text_states_the_precision() -> None:
         text = problem_text(task, "triton", settings, None)
         assert f"{settings.atol:g} + {settings.rtol:g} * |expected|" in text
         assert f"cast to `{name}`" in text
+    bf16 = Settings(precision="bf16")
+    cpu, gpu = (Device.model_validate({"kind": kind, "name": "any"}) for kind in ("cpu", "cuda"))
+    told = [
+        problem_text(task, language, bf16, on) for language, on in (("triton", cpu), ("triton", gpu), ("cpp", cpu))
+    ]
+    assert ["interpreter gets arithmetic on bf16" in text for text in told] == [True, False, False]
     assert "cast to" not in problem_text(task, "triton", Settings(), None).split("## How it is judged")[1]
