@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,8 +51,13 @@ class Subject:
 
 
 @contextmanager
-def started(module: str, environ: Mapping[str, str], folder: Path) -> Iterator[Subject]:
-    """Run `python -m module` from `folder` with `KERNEL_ENV_PORT` set. Raises `StartError`."""
+def started(
+    module: str, environ: Mapping[str, str], folder: Path, cores: Collection[int] = ()
+) -> Iterator[Subject]:
+    """Run `python -m module` from `folder` with `KERNEL_ENV_PORT` set, on `cores` alone if there are any.
+
+    Raises `StartError`.
+    """
     port = _free_port()
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("KERNEL", "ENABLE"))}
     begun = time.monotonic()
@@ -65,6 +70,8 @@ def started(module: str, environ: Mapping[str, str], folder: Path) -> Iterator[S
             stdout=subprocess.DEVNULL,
             stderr=errors,
         )
+        if cores:
+            os.sched_setaffinity(process.pid, cores)  # before the interpreter has read a line of ours
         try:
             while not _healthy(port):
                 if process.poll() is not None or time.monotonic() - begun > START_S:

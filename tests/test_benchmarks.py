@@ -367,3 +367,18 @@ def test_a_soak_says_what_a_server_holds_between_rounds(tmp_path: Path) -> None:
     leaky = replace(rounds[-1], descriptors=99, memory_bytes=2 * rounds[-1].memory_bytes + soak.SLACK_BYTES)
     assert soak.grown([*rounds[:2], leaky]) == ["descriptors", "memory"]
     assert soak.grown(rounds[:2]) == []
+
+
+def test_growth_varies_one_thing_at_a_time(tmp_path: Path) -> None:
+    report, picture = tmp_path / "points.json", tmp_path / "growth.png"
+    options = "--evaluator", "mock", "--sessions", "2", "--cores", "1", "--gpus", "1", "--seconds", "0.5"
+    done = command("growth", *options, "--json", str(report), "--plot", str(picture))
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = json.loads(report.read_text())
+    cores = len(os.sched_getaffinity(0))
+    assert [tuple(one["setting"].values()) for one in found] == [
+        ("sessions", 2, cores, 1),
+        ("cores", 64, 1, 1),
+    ]
+    assert all(one["steps"] >= one["setting"]["sessions"] and one["a_minute"] > 0 for one in found)
+    assert picture.read_bytes().startswith(b"\x89PNG")
