@@ -132,6 +132,10 @@ def test_figures_need_what_they_show() -> None:
     assert "its peak rates are not known" in render([Run("lone", [lone])], [], "best")
     placed = render([Run("lone", [lone])], baselines.read(EAGER), "best", Peak(100.0, 200.0, 1000.0))
     assert "roof, TF32" in placed
+    narrow = replace(lone, precision="bf16")
+    higher = render([Run("lone", [narrow])], baselines.read(EAGER), "best", Peak(100.0, 200.0, 1000.0))
+    assert "<td>bf16</td>" in higher
+    assert higher.replace("bf16", "fp32") != placed, "under the roof of 16 bits"
     assert placed == render([Run("lone", [lone])], baselines.read(EAGER), "best", Peak(100.0, 200.0, 1000.0))
 
 

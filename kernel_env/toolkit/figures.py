@@ -205,7 +205,8 @@ def _placed(attempt: Attempt, rates: Peak) -> tuple[float, float] | None:
         return None
     at = max(attempt.arithmetic_intensity, LEAST_INTENSITY)
     slope = at * rates.bandwidth / 1e3
-    roof = slope if attempt.bound == "memory" else min(slope, rates.tf32)
+    peak = rates.half if attempt.precision in ("fp16", "bf16") else rates.tf32
+    roof = slope if attempt.bound == "memory" else min(slope, peak)
     return at, roof * fraction
 
 

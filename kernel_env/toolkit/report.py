@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import figures
 from .attempt import Attempt
-from .baselines import Baseline
+from .baselines import FP32, Baseline
 from .comparison import compare
 from .figures import Series
 from .measures import Estimate
@@ -91,6 +91,7 @@ def _about(run: Run) -> dict[str, Any]:
         "attempts": len(run.attempts),
         "tasks": len({(a.level, a.problem, a.task_id) for a in run.attempts}),
         "hardware": ", ".join(sorted({a.hardware for a in run.attempts if a.hardware})) or "not said",
+        "precision": ", ".join(sorted({a.precision or FP32 for a in run.attempts})) or "not said",
         "span": f"{times[0]} to {times[-1]}" if times else "not said",
         "faults": len(run.faults),
         "unreadable": run.unreadable,
