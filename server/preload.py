@@ -1,7 +1,8 @@
 """What the zygote imports and adjusts once, before any fork: torch, triton, the extension builder.
 
-Adjustments are few and named: a failed compile raises `CompilerError`, so that its class and not its wording
-says what happened; Triton's interpreter takes an autotuner's first configuration, as there is nothing to time.
+Adjustments are few and named: extensions are built light where that works (see `light`); a failed compile raises
+`CompilerError`, so that its class and not its wording says what happened; Triton's interpreter takes an
+autotuner's first configuration, as there is nothing to time.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import os
 import sys
 from collections.abc import Callable, Collection
 from contextlib import suppress
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from subprocess import SubprocessError
@@ -18,6 +20,8 @@ from typing import Any
 
 import numpy  # noqa: F401
 import torch
+
+from .light import Light, UnknownHeadersError
 
 _logger = logging.getLogger(__name__)
 
@@ -42,7 +46,7 @@ def prepare(skip: Collection[str] = ()) -> str | None:
     Nothing here is meant to create a thread or a device context. Returns the name of a step that has: in some
     version of torch or Triton one may, and a new process should then skip it.
     """
-    _raise_compiler_errors()
+    _adjust_builder()
     try:
         import triton
         import triton.language  # noqa: F401
@@ -117,17 +121,27 @@ def _import_builder() -> Any:
         torch.cuda.is_available = available
 
 
-def _raise_compiler_errors() -> None:
+def _adjust_builder() -> None:
     cpp_extension = _import_builder()
     original = cpp_extension._run_ninja_build
+    light = _light()
 
     def run_ninja_build(build_directory: str, verbose: bool, error_prefix: str) -> None:
+        run = partial(original, build_directory, verbose=False, error_prefix=error_prefix)
         try:
-            original(build_directory, verbose=False, error_prefix=error_prefix)
+            light.build(Path(build_directory), run)
         except RuntimeError as error:
             raise CompilerError(str(error)) from None
 
     cpp_extension._run_ninja_build = run_ninja_build
+
+
+def _light() -> Light:
+    try:
+        return Light.over(Path(torch.__file__).parent / "include")
+    except (UnknownHeadersError, OSError) as error:
+        _logger.warning("extensions are built with all of PyTorch's headers: %s is not as expected", error)
+        return Light({})
 
 
 def _take_first_configuration() -> None:

@@ -1,0 +1,4 @@
+// Left out where a header beside this one says so, and otherwise PyTorch's own.
+#ifndef KERNEL_ENV_CUT
+#include_next <ATen/DeviceGuard.h>
+#endif
