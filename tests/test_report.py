@@ -127,7 +127,7 @@ def test_figures_need_what_they_show() -> None:
     assert "<svg" not in empty
     assert "No kernel has a time." in empty
     lone = attempt(
-        1, 2.0, hardware="Toaster", stage="passed", t_min_ms=0.1, arithmetic_intensity=9.0, bound="compute"
+        1, 2.0, hardware="Toaster", stage="passed", t_min_ms=0.1, arithmetic_intensity=150.0, bound="compute"
     )
     assert "its peak rates are not known" in render([Run("lone", [lone])], [], "best")
     placed = render([Run("lone", [lone])], baselines.read(EAGER), "best", Peak(100.0, 200.0, 1000.0))
