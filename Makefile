@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 OLD_OPENENV := .venv-compat/openenv-0.3
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test test-ray test-browser lock check lint format clean
+.PHONY: help demo serve test test-ray test-trainers docs test-browser lock check lint format clean
 
 help:
 	@echo "make demo    install, then play a full episode on this machine's device"
@@ -15,6 +15,8 @@ help:
 	@echo "make test    install with the development tools, then check style and types and run the tests"
 	@echo "make test-ray  the tests of the pool on a Ray cluster, which they start on this machine"
 	@echo "make test-browser  the page by clicks; needs Chromium on the path"
+	@echo "make test-trainers  the test of the environment for verifiers, which is large"
+	@echo "make docs    the documentation as a site in build/docs; dead links fail"
 	@echo "make check   style and types only"
 	@echo "make lock    write the versions that the image is built with (needs uv)"
 	@echo "make format  apply the formatter"
@@ -38,6 +40,15 @@ test-ray: $(VENV)/.developed
 test-browser: $(VENV)/.developed
 	$(BIN)/python -m pip install --disable-pip-version-check 'playwright>=1.50'
 	$(BIN)/python -m pytest tests/test_browser.py
+
+# Not part of `test`: verifiers asks for an older openai, and each of its rollouts prepares an environment.
+test-trainers: $(VENV)/.developed
+	$(BIN)/python -m pip install --disable-pip-version-check --editable '.[verifiers]'
+	$(BIN)/python -m pytest tests/test_verifiers.py
+
+docs: $(VENV)/.developed
+	$(BIN)/python -m pip install --disable-pip-version-check --editable '.[docs]'
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --site-dir build/docs
 
 check lint: $(VENV)/.developed
 	scripts/check $(BIN)

@@ -93,31 +93,35 @@ def endpoint() -> Iterator[Endpoint]:
 
 
 @pytest.fixture(scope="module")
-def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("log") / "log.jsonl"
+def server(launch: Launch) -> Server:
+    return launch(KERNEL_ENV_USER_TASKS="true", KERNEL_ENV_EVAL_LOG_CODE="true")
 
 
 @pytest.fixture(scope="module")
-def server(launch: Launch, log: Path) -> Server:
-    keep = {"KERNEL_ENV_EVAL_LOG": str(log), "KERNEL_ENV_EVAL_LOG_CODE": "true"}
-    return launch(KERNEL_ENV_USER_TASKS="true", **keep)
+def log(server: Server) -> str:
+    """A log with a right submission, as a server with a GPU would write it."""
+    with server.connect() as wire:
+        wire.reset()
+        wire.step(CODE)
+    return server.stdout.read_text().replace('"kind":"mock"', '"kind":"cuda"')
 
 
 @pytest.fixture
-def stage(server: Server, endpoint: Endpoint, log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stage:
+def stage(server: Server, endpoint: Endpoint, log: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stage:
     for name in [name for name in os.environ if name.startswith(("KERNEL", "OPENAI"))]:
         monkeypatch.delenv(name)
     given = {
         "HOME": str(tmp_path),
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         "KERNEL_ENV_EVALUATOR": "mock",
-        "KERNEL_ENV_EVAL_LOG": str(log),
+        "KERNEL_ENV_EVAL_LOG": str(tmp_path / "log.jsonl"),
         "OPENAI_API_KEY": "none",
         "OPENAI_BASE_URL": endpoint.url,
     }
     for name, value in given.items():
         monkeypatch.setenv(name, value)
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "log.jsonl").write_text(log)
     models = {f"http://localhost:{port}/v1": endpoint.url for port in (8080, 9000)}
     replaced = {"http://localhost:8000": server.url, **models, **EVALUATORS}
     return Stage(tmp_path, replaced, dict(os.environ))
@@ -128,11 +132,11 @@ def bring(stage: Stage) -> dict[str, Any]:
     (stage.folder / "my_kernel.py").write_text(CODE)
     (stage.folder / "task.py").write_text(TASK)
     level = stage.folder / "KernelBench" / "KernelBench" / "level1"
-    level.mkdir(parents=True)
+    level.mkdir(parents=True, exist_ok=True)
     (level / "1_Softmax.py").write_text(TASK)
     times = {"mean": 1.0, "std": 0.1, "min": 0.9, "max": 1.1, "num_trials": 100, "hardware": "H200", "device": "0"}
     baseline = stage.folder / "results" / "timing" / "H200" / "baseline_time_torch.json"
-    baseline.parent.mkdir(parents=True)
+    baseline.parent.mkdir(parents=True, exist_ok=True)
     baseline.write_text(json.dumps({"level1": {"1_Softmax.py": times}}))
     return {
         "my_model": lambda problem: CODE,
