@@ -35,26 +35,28 @@ export function roofline(observation, rates, half) {
     `Roofline: the submission reaches ${share(observation.roofline_frac)} of the device's limit for this task,` +
     ` the reference ${share(observation.ref_roofline_frac)}; the task is bound by ${observation.bound}`;
   const svg = canvas(330, label);
-  const spanX = decades(Math.min(at / 3, 0.1), Math.max(at * 3, (rates.half / rates.bandwidth) * 1e3 * 4));
-  const spanY = decades(Math.min(own, reference) / 2, rates.half * 1.5);
+  const ridge = (peak) => (peak / rates.bandwidth) * 1e3;
+  const spanX = span(Math.min(at / 2, ridge(rates.tf32) / 30), Math.max(at * 2, ridge(rates.half) * 8));
+  const spanY = span(Math.min(own, reference, rates.tf32) / 2, rates.half * 1.6);
   const x = (value) => 56 + ((Math.log10(value) - spanX[0]) / (spanX[1] - spanX[0])) * (WIDTH - 76);
   const y = (value) => 286 - ((Math.log10(value) - spanY[0]) / (spanY[1] - spanY[0])) * 270;
   grid(svg, spanX, spanY, x, y);
-  for (const [peak, name, dash] of [[rates.tf32, "TF32", ""], [rates.half, "16 bits", " dashed"]]) {
-    const ridge = (peak / rates.bandwidth) * 1e3;
+  const roofs = [[rates.tf32, "TF32", ""], [rates.half, "16 bits", " dashed"]];
+  for (const [peak, name, dash] of rates.half === rates.tf32 ? [[rates.half, "peak", ""]] : roofs) {
     const start = Math.max(10 ** spanX[0], (10 ** spanY[0] / rates.bandwidth) * 1e3);
-    const points = [start, ridge, 10 ** spanX[1]].map((value) => `${x(value)},${y(roof(value, peak))}`);
+    const points = [start, ridge(peak), 10 ** spanX[1]].map((value) => `${x(value)},${y(roof(value, peak))}`);
     draw(svg, "polyline", { points: points.join(" "), class: `roof${dash}` });
-    const aside = peak === rates.half ? -5 : 14; // the two roofs are close
-    write(svg, x(10 ** spanX[1]) - 4, y(peak) + aside, `${name}: ${number(peak)} TFLOP/s`, "end");
+    const shift = peak === rates.half ? -5 : 14; // the two roofs are close
+    write(svg, x(10 ** spanX[1]) - 4, y(peak) + shift, `${name}: ${number(peak)} TFLOP/s`, "end");
   }
   draw(svg, "line", { x1: x(at), x2: x(at), y1: y(limit), y2: y(Math.min(own, reference)), class: "one" });
   draw(svg, "circle", { cx: x(at), cy: y(reference), r: 5, class: "reference" });
   draw(svg, "circle", { cx: x(at), cy: y(own), r: 5, class: "own" });
   const [upper, lower] = own >= reference ? ["submission", "reference"] : ["reference", "submission"];
   const gap = Math.max(0, 15 - Math.abs(y(own) - y(reference))) / 2;
-  write(svg, x(at) + 10, Math.min(y(own), y(reference)) + 4 - gap, upper, "start", "label");
-  write(svg, x(at) + 10, Math.max(y(own), y(reference)) + 4 + gap, lower, "start", "label");
+  const [aside, anchor] = x(at) > WIDTH / 2 ? [-10, "end"] : [10, "start"];
+  write(svg, x(at) + aside, Math.min(y(own), y(reference)) + 4 - gap, upper, anchor, "label");
+  write(svg, x(at) + aside, Math.max(y(own), y(reference)) + 4 + gap, lower, anchor, "label");
   const note = observation.arithmetic_intensity < LEAST_INTENSITY
     ? " No product, convolution or attention is in the task, so no FLOPs are counted: it stands at the left edge."
     : "";
@@ -71,8 +73,9 @@ export function share(fraction) {
   return `${Number((100 * fraction).toPrecision(3))} %`;
 }
 
-function decades(low, high) {
-  return [Math.floor(Math.log10(low)), Math.ceil(Math.log10(high))];
+// Of a logarithmic axis, from a power of ten on.
+function span(low, high) {
+  return [Math.floor(Math.log10(low)), Math.log10(high)];
 }
 
 function grid(svg, spanX, spanY, x, y) {

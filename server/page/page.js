@@ -151,6 +151,8 @@ function refused(error) {
 function edit(code) {
   by("code").value = code;
   by("code").focus();
+  by("code").setSelectionRange(0, 0);
+  by("code").scrollTop = 0;
 }
 
 async function latest() {
