@@ -53,13 +53,18 @@ def test_kernels_are_asked_for_once_and_the_run_goes_on(tmp_path: Path) -> None:
             "0.5",
             "--max-tokens",
             "99",
+            "--precision",
+            "bf16",
         )
         second = invoke(*common, *more, OPENAI_BASE_URL=endpoint.url)
         assert second.returncode == 0, second.stderr
         assert json.loads(second.stdout)["generated"] == 1
         (body,) = endpoint.requests[asked:]
         assert (body["model"], body["temperature"], body["max_completion_tokens"]) == ("tiny", 0.5, 99)
-        assert body["messages"][0]["content"].count("```python") == 1
+        text = body["messages"][0]["content"]
+        assert text.count("```python") == 1
+        assert "cast to `torch.bfloat16`" in text
+        assert "0.02 + 0.02 * |expected|" in text, "the tolerance is that of the precision"
     stems = ("level_1_problem_1_sample_0", "level_1_problem_1_sample_1", "level_1_problem_3_sample_0")
     assert sorted(file.name for file in folder.glob("*_kernel.py")) == [f"{stem}_kernel.py" for stem in stems]
     for stem in stems:

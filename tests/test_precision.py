@@ -14,6 +14,7 @@ from kernel_env.server.config import Settings, SettingsError
 from kernel_env.server.local import LocalPool
 from kernel_env.server.outcome import Device, EvaluationRequest, Outcome, TaskSource
 from kernel_env.server.problem import problem_text
+from kernel_env.server.profile import NEEDS_CUDA
 from kernel_env.server.reference import Reference
 from kernel_env.server.roofline import measure, needed
 from kernel_env.server.sketch import Fakes, sketch
@@ -98,7 +99,7 @@ def get_init_inputs():
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def pool() -> AsyncIterator[LocalPool]:
-    pool = LocalPool(Settings(evaluator="cpu", trials=2, checks="strict", precision="fp16"))
+    pool = LocalPool(Settings(evaluator="cpu", trials=2, checks="strict", precision="fp16", profile=True))
     await pool.start()
     assert await pool.ready(120.0) is not None, pool.health()
     yield pool
@@ -125,6 +126,7 @@ async def test_kernels_in_16_bits(pool: LocalPool, old: str, new: str, kind: str
     outcome = await judge(pool, KERNEL.replace(old, new) if old else KERNEL)
     assert outcome.kind == kind, outcome
     assert message in getattr(outcome, "message", "")
+    assert (NEEDS_CUDA in getattr(outcome, "note", "")) == (kind == "passed"), "a CPU has no profile, and says so"
 
 
 @pytest.mark.parametrize(("precision", "dtype"), [("fp16", torch.float16), ("bf16", torch.bfloat16)])
