@@ -120,6 +120,11 @@ def stage(server: Server, endpoint: Endpoint, log: str, tmp_path: Path, monkeypa
     }
     for name, value in given.items():
         monkeypatch.setenv(name, value)
+    # As conftest has it: openenv does without gradio, whose import takes each command seconds.
+    site = tmp_path / "site"
+    site.mkdir()
+    (site / "sitecustomize.py").write_text("import sys\nsys.modules['gradio'] = None\n")
+    monkeypatch.setenv("PYTHONPATH", str(site))
     monkeypatch.chdir(tmp_path)
     (tmp_path / "log.jsonl").write_text(log)
     models = {f"http://localhost:{port}/v1": endpoint.url for port in (8080, 9000)}
