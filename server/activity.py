@@ -84,11 +84,13 @@ class Recorder:
     def names(self) -> list[str]:
         return sorted({_name(event) for event in self._events})
 
-    def report(self, calls: int, origin: Callable[[str], str]) -> dict[str, Any]:
-        """As `provenance.Record`; `origin` tells whose a kernel is."""
+    def report(
+        self, calls: int, origin: Callable[[str], str], spills: Mapping[tuple[str, int], int] | None = None
+    ) -> dict[str, Any]:
+        """As `provenance.Record`; `origin` tells whose a kernel is, `spills` what `Origins` has of them."""
         found = report(self._events, calls, origin, 2 * self._calls)
         if self._profiled:
-            found["inside"] = inside(self._events, self._calls, origin, self._launches)
+            found["inside"] = inside(self._events, self._calls, origin, spilled(self._launches, spills or {}))
         return found
 
 
@@ -155,6 +157,17 @@ def launches(trace: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
         if shape and took >= longest.get(name, (0.0, {}))[0]:
             longest[name] = took, shape
     return {name: shape for name, (_, shape) in longest.items()}
+
+
+def spilled(
+    shapes: Mapping[str, Mapping[str, Any]], spills: Mapping[tuple[str, int], int]
+) -> dict[str, dict[str, Any]]:
+    """With the registers that a kernel of this many spills, where that is known."""
+    keys = {name: (name, shape.get("registers", -1)) for name, shape in shapes.items()}
+    return {
+        name: {**shape, **({"spills": spills[keys[name]]} if keys[name] in spills else {})}
+        for name, shape in shapes.items()
+    }
 
 
 def _shape(told: Mapping[str, Any]) -> dict[str, Any]:

@@ -206,7 +206,7 @@ class Candidate:
         """The record, with what is known of where each kernel comes from."""
         modules = self._census.own if self._census else []
         origins = Origins(recorder.names(), modules, Path(self._path).read_text("utf-8"))
-        return recorder.report(calls, origins.of)
+        return recorder.report(calls, origins.of, origins.spills)
 
     def on_gate(self, request: dict[str, Any], fds: list[int]) -> dict[str, Any]:
         words = Words.open(fds.pop(0))

@@ -10,6 +10,7 @@ import gc
 import re
 import sys
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import torch
 
@@ -25,7 +26,9 @@ class Origins:
 
     def __init__(self, names: Iterable[str], modules: Iterable[Mapped], text: str) -> None:
         self._names = set(names)
-        self._triton = set(_triton_names())
+        compiled = list(_triton_kernels())
+        self._triton = {kernel.name for kernel in compiled}
+        self.spills = _spills(compiled)
         self._extension = self._in_modules(list(modules))
         self._identifiers = set(_IDENTIFIER.findall(text))
 
@@ -54,8 +57,20 @@ def base_name(name: str) -> str:
     return found[1] if found else ""
 
 
-def _triton_names() -> Iterator[str]:
-    """Of the kernels that Triton has compiled from functions of the submission."""
+def _spills(compiled: Iterable[Any]) -> dict[tuple[str, int], int]:
+    """Registers spilled, by name and registers a thread, which tell an autotuner's variants apart."""
+    numbers = (
+        (kernel.name, getattr(kernel, "n_regs", None), getattr(kernel, "n_spills", None)) for kernel in compiled
+    )
+    return {
+        (name, registers): spilled
+        for name, registers, spilled in numbers
+        if isinstance(registers, int) and isinstance(spilled, int)
+    }
+
+
+def _triton_kernels() -> Iterator[Any]:
+    """Those that Triton has compiled from functions of the submission."""
     if "triton" not in sys.modules:
         return
     from triton.compiler import CompiledKernel
@@ -64,4 +79,4 @@ def _triton_names() -> Iterator[str]:
         if type(thing) is CompiledKernel:
             function = getattr(getattr(thing.src, "fn", None), "fn", None)
             if getattr(function, "__module__", None) == "submission":
-                yield thing.name
+                yield thing

@@ -63,7 +63,8 @@ class KernelProfile(Fact):
     """One kernel of a call, and the shape of its longest launch; None where the profiler did not tell it.
 
     `share` is of the device's time that all kernels of a call add up to, `occupancy` CUPTI's estimate of the
-    share of a multiprocessor's warps that are active.
+    share of a multiprocessor's warps that are active. `spills` are registers a thread that went to local memory,
+    which Triton tells of its kernels.
     """
 
     name: str
@@ -74,6 +75,7 @@ class KernelProfile(Fact):
     grid: tuple[int, int, int] | None = None
     block: tuple[int, int, int] | None = None
     registers: int | None = None
+    spills: int | None = None
     shared_bytes: int | None = None
     occupancy: float | None = None
 

@@ -37,6 +37,7 @@ class Launched(Fact):
     grid: Extent | None = None
     block: Extent | None = None
     registers: int | None = Field(None, ge=0)
+    spills: int | None = Field(None, ge=0)
     shared_bytes: int | None = Field(None, ge=0)
     occupancy: float | None = Field(None, ge=0, le=1)
 
@@ -100,7 +101,8 @@ def line(kernel: KernelProfile) -> str:
     if kernel.grid and kernel.block:
         parts.append(f"grid {extent(kernel.grid)}, block {extent(kernel.block)}")
     if kernel.registers is not None:
-        parts.append(f"{kernel.registers} registers a thread")
+        spilled = f" and {kernel.spills} spilled" if kernel.spills else ""
+        parts.append(f"{kernel.registers} registers a thread{spilled}")
     if kernel.shared_bytes:
         parts.append(f"{kernel.shared_bytes / 1024:.3g} KiB shared memory")
     if kernel.occupancy is not None:

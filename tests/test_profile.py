@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from kernel_env.server.activity import MARK as MARK_NAME
-from kernel_env.server.activity import inside, launches, report
+from kernel_env.server.activity import inside, launches, report, spilled
 from kernel_env.server.feedback import feedback
 from kernel_env.server.observation import numbers
 from kernel_env.server.outcome import Passed, Timing
@@ -83,10 +83,12 @@ class Event:
         return self.length * 1000
 
 
-def recorded(events: list[tuple[str, int, int]], calls: int = 2) -> Record:
+def recorded(
+    events: list[tuple[str, int, int]], calls: int = 2, spills: dict[tuple[str, int], int] | None = None
+) -> Record:
     made = [Event(*event) for event in events]
     told: dict[str, Any] = report(made, calls, lambda name: "triton", 2 * calls)
-    told["inside"] = inside(made, calls, lambda name: "triton", launches(TRACE))
+    told["inside"] = inside(made, calls, lambda name: "triton", spilled(launches(TRACE), spills or {}))
     return Record.model_validate(told)
 
 
@@ -103,7 +105,8 @@ def test_what_lies_between_the_calls_is_not_theirs() -> None:
 
 
 def test_a_kernel_s_shape_is_that_of_its_longest_launch() -> None:
-    softmax, scale = recorded(RECORDED).inside.kernels  # type: ignore[union-attr]
+    softmax, scale = recorded(RECORDED, spills={("softmax", 40): 3, ("softmax", 48): 7}).inside.kernels  # type: ignore[union-attr]
+    assert (softmax.spills, scale.spills) == (7, None), "of the variant that ran"
     assert (softmax.grid, softmax.block, softmax.registers) == ((8192, 1, 1), (256, 1, 1), 48)
     assert (softmax.shared_bytes, softmax.occupancy) == (4096, 0.62)
     assert (scale.grid, scale.registers, scale.occupancy) == (None, None, None)

@@ -146,7 +146,7 @@ def _kernels(found: Profile) -> Table:
             f"{kernel.share:.0%}",
             _or_dash(kernel.grid, extent),
             _or_dash(kernel.block, extent),
-            _or_dash(kernel.registers, str),
+            _or_dash(kernel.registers, str) + (f" + {kernel.spills}" if kernel.spills else ""),
             _or_dash(kernel.shared_bytes, lambda size: f"{size / 1024:.3g} KiB"),
             _or_dash(kernel.occupancy, lambda share: f"{share:.0%}"),
         )
