@@ -143,4 +143,4 @@ def test_counters_or_the_reason_why_there_are_none() -> None:
     assert isinstance(softmax, Counted)
     assert softmax.launches == 1
     assert 0.3 < softmax.shares["dram"] <= 1.0, "from cold caches, a stream of 268 MB"
-    assert 0.8 < softmax.bytes / (2 * 8192 * 4096 * 4) < 1.3
+    assert 0.6 < softmax.bytes / (2 * 8192 * 4096 * 4) < 1.3, "what is written may stay in the L2 cache"
