@@ -23,6 +23,7 @@ def doctor(
     settings = settings_from({})
     with progress("Asking torch, compilers and the kernel"):
         facts = [*machine.packages(), *machine.device(settings.peaks), *machine.compilers(), *machine.sandbox()]
+    facts.append(machine.counters())
     facts += [machine.Fact("evaluator", settings.evaluator), machine.pool(settings.pool)]
     facts += _tasks()
     if as_json:

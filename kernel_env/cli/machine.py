@@ -67,6 +67,11 @@ def compilers() -> list[Fact]:
     return [gxx, ninja, nvcc]
 
 
+def counters() -> Fact:
+    """What `kernel-env profile --counters` needs."""
+    return _tool("ncu", r"Version (\d[\d.]*\d)", "install Nsight Compute, for kernel-env profile --counters")
+
+
 def _tool(name: str, pattern: str, advice: str) -> Fact:
     beside = os.path.join(os.path.dirname(sys.executable), name)
     path = shutil.which(name) or (beside if os.access(beside, os.X_OK) else None)
