@@ -28,7 +28,7 @@ import yaml
 from sybil import Document, Example
 from sybil.parsers.markdown import CodeBlockParser, SkipParser
 
-from kernel_env.models import KernelAction
+from kernel_env.models import KernelAction, KernelObservation
 
 from .conftest import Launch
 from .endpoint import Body, Endpoint, serving
@@ -205,6 +205,11 @@ def test_links_lead_somewhere(page: Path) -> None:
         if not file.exists() or (anchor and anchor not in anchors(file)):
             dead.append(target)
     assert not dead
+
+
+def test_every_field_of_an_observation_is_told() -> None:
+    told = (ROOT / "docs" / "observation.md").read_text()
+    assert not [name for name in KernelObservation.model_fields if f"`{name}`" not in told]
 
 
 def test_a_dead_link_and_an_unmarked_command_would_be_found(tmp_path: Path, stage: Stage) -> None:

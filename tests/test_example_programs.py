@@ -16,7 +16,7 @@ from .serving import Server, scripted
 
 @pytest.fixture(scope="module")
 def server(launch: Launch) -> Server:
-    return launch(scripted=True)
+    return launch(scripted=True, KERNEL_ENV_USER_TASKS="true")
 
 
 @pytest.fixture
@@ -72,6 +72,18 @@ def test_turns_with_feedback(server: Server, tmp_path: Path) -> None:
     turns = re.findall(r"^turn (\d)  (\S+) +speedup (\S+)", done.stdout, re.MULTILINE)
     assert turns == [("1", "format", "-"), ("2", "passed", "1.50x"), ("3", "passed", "2.00x")]
     assert "best reward 1.300" in done.stdout
+
+
+def test_a_task_of_its_own_is_evolved(server: Server, tmp_path: Path) -> None:
+    def policy(body: Body, number: int) -> str:
+        return f"```python\n{scripted(speedup=1.0 + number).replace('1024', str(1024 + number))}\n```"
+
+    with serving(policy) as endpoint:
+        arguments = "--model", "scripted", "--base-url", endpoint.url, "--server", server.url, "--evaluations", "6"
+        done = run_example("evolve_diagonal.py", *arguments, cwd=tmp_path, OPENAI_API_KEY="none")
+    assert done.returncode == 0, done.stdout + done.stderr[-3000:]
+    assert re.search(r"^\d\.00x, confirmed \d times; \S+", done.stdout, re.MULTILINE), done.stdout
+    assert "class ModelNew" in done.stdout
 
 
 @pytest.mark.skipif(find_spec("skyrl_gym") is None, reason="needs the extra skyrl")
