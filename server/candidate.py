@@ -128,7 +128,7 @@ class Candidate:
         return {}
 
     def on_construct(self, request: dict[str, Any], fds: list[int]) -> dict[str, Any]:
-        """Construct `ModelNew` under the reference's seed, then take over the reference's state."""
+        """Construct `ModelNew` under the reference's seed."""
         arguments = pickle.loads(base64.b64decode(request["arguments"]))  # written by the judge
         arguments = [a.to(self._device) if isinstance(a, torch.Tensor) else a for a in arguments]
         torch.manual_seed(request["seed"])
@@ -137,11 +137,15 @@ class Candidate:
             model = self._module.ModelNew(*arguments)  # type: ignore[union-attr]
             self._model = cast_model(model.to(self._device), request["precision"], not self._guarded)
         self._count()
-        problems = self._adopt_state({name: Slot.from_json(slot) for name, slot in request["state"].items()})
         entropy = int.from_bytes(os.urandom(7), "big")
         torch.manual_seed(entropy)
         random.seed(entropy)
-        return {"state": problems}
+        return {}
+
+    def on_adopt(self, request: dict[str, Any], fds: list[int]) -> dict[str, Any]:
+        """Take over the reference's state."""
+        slots = {name: Slot.from_json(slot) for name, slot in request["state"].items()}
+        return {"state": self._adopt_state(slots)}
 
     def _models(self) -> AbstractContextManager[None]:
         """A task's own code finds its models as it does in the judge; a submission's may not ask for any."""

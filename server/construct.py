@@ -1,7 +1,9 @@
 """Bring a process that runs a submission to the point where `forward` can be called.
 
 Shared memory, import, constructor under the reference's seed, the reference's weights: the same steps for a
-candidate and for the reference's twin. Nothing of the judge's goes over but what a submission may know.
+candidate and for the reference's twin. Nothing of the judge's goes over but what a submission may know. Two
+processes may construct at once, as that takes long for large models; the twin gets the weights while the
+candidate is stopped, which can write where they lie.
 """
 
 from __future__ import annotations
@@ -13,29 +15,50 @@ from .reference import Reference
 from .trials import settle
 
 
+class Construction:
+    """Of one process's model. Raises `Ended`."""
+
+    def __init__(self, link: CandidateLink, reference: Reference, mailbox: Mailbox, timeout_s: float) -> None:
+        """Begins it; at the end the constructor is running."""
+        self._link = link
+        self._reference = reference
+        self._mailbox = mailbox
+        link.greet()
+        self._open()
+        link.enter("compile", timeout_s)
+        link.call("import")
+        self._done = link.start(
+            "construct",
+            0.0,
+            seed=reference.seed,
+            perturbed=reference.perturbed,
+            gain=reference.gain,
+            precision=reference.precision,
+            arguments=reference.pickled_arguments(),
+        )
+
+    def _open(self) -> None:
+        region = self._mailbox.region
+        try:
+            self._link.call("open", region.fds, handle=region.handle)
+        except Ended as end:  # no line of the submission has run yet
+            message = getattr(end.outcome, "message", "") or end.outcome.kind
+            raise Ended(Infrastructure(message=f"the shared memory could not be opened: {message}")) from None
+
+    def finish(self) -> str:
+        """Hand the weights over; what differs from the reference in state, as a note for feedback."""
+        if not self._done:
+            self._link.finish()
+        self._mailbox.share_state()
+        settle(self._reference.device)
+        state = {name: slot.to_json() for name, slot in self._mailbox.state.items()}
+        problems = self._link.call("adopt", state=state).get("state")
+        if not isinstance(problems, list) or not problems:
+            return ""
+        listed = "; ".join(str(problem)[:200] for problem in problems[:8])
+        return f"The reference's weights could not be copied over: ModelNew has {listed}"
+
+
 def construct(link: CandidateLink, reference: Reference, mailbox: Mailbox, timeout_s: float) -> str:
-    """What differs from the reference in state, as a note for feedback; raises `Ended`."""
-    link.greet()
-    try:
-        link.call("open", mailbox.region.fds, handle=mailbox.region.handle)
-    except Ended as end:  # no line of the submission has run yet
-        message = getattr(end.outcome, "message", "") or end.outcome.kind
-        raise Ended(Infrastructure(message=f"the shared memory could not be opened: {message}")) from None
-    link.enter("compile", timeout_s)
-    link.call("import")
-    mailbox.share_state()
-    settle(reference.device)
-    reply = link.call(
-        "construct",
-        seed=reference.seed,
-        perturbed=reference.perturbed,
-        gain=reference.gain,
-        precision=reference.precision,
-        arguments=reference.pickled_arguments(),
-        state={name: slot.to_json() for name, slot in mailbox.state.items()},
-    )
-    problems = reply.get("state")
-    if not isinstance(problems, list) or not problems:
-        return ""
-    listed = "; ".join(str(problem)[:200] for problem in problems[:8])
-    return f"The reference's weights could not be copied over: ModelNew has {listed}"
+    """From beginning to end, by itself."""
+    return Construction(link, reference, mailbox, timeout_s).finish()

@@ -29,7 +29,7 @@ from .attribute import attribute
 from .baseline import Baselines
 from .blocks import Blocks
 from .calibration import Calibration, Calibrations
-from .construct import construct
+from .construct import Construction, construct
 from .frames import CANDIDATE_CAP, TRUSTED_CAP, FrameError, Peer
 from .layout import LayoutError
 from .link import CandidateLink, Ended, TwinLink
@@ -110,7 +110,7 @@ class Evaluation:
         with self._stage("candidate"):
             reference, calibration = self._reference()
             mailbox = self._prepare(reference)
-            note = construct(self._link, reference, mailbox, self._request["build_timeout_s"])
+            twin, note = self._construct(reference, mailbox)
         with self._stage("correctness"):
             self._link.enter("correctness", self._request["correctness_timeout_s"])
             verifier = Verifier(reference, self._request["atol"], self._request["rtol"], calibration)
@@ -119,10 +119,10 @@ class Evaluation:
             draws = list(zip(self.seeds[1:], families, strict=True))
             run_trials(self._link, reference, mailbox, verifier, draws, note)
         self._look_round(timed=False)
-        if self._twin is None:
+        if twin is None or self._twin is None:
             return Passed(note=f"{INTERPRETED}. {profile.NEEDS_CUDA}" if self._request["profile"] else INTERPRETED)
         with self._stage("timing"):
-            construct(self._twin, reference, mailbox, self._request["build_timeout_s"])
+            twin.finish()
             for link in (self._twin, self._link):
                 link.enter("timing", self._request["timing_timeout_s"])
             blocks = Blocks(self._link, self._twin, reference, mailbox, verifier)
@@ -139,6 +139,13 @@ class Evaluation:
         found, why = self._profile(record, timing)
         note = " ".join(filter(None, (note, why)))
         return Passed(timing=timing, roofline=self._roofline, profile=found, note=note)
+
+    def _construct(self, reference: Reference, mailbox: Mailbox) -> tuple[Construction | None, str]:
+        """The twin's, which goes on beside the candidate's and its trials, and the note on the candidate's."""
+        limit_s = self._request["build_timeout_s"]
+        candidate = Construction(self._link, reference, mailbox, limit_s)
+        twin = Construction(self._twin, reference, mailbox, limit_s) if self._twin is not None else None
+        return twin, candidate.finish()
 
     def _profile(self, record: Record | None, timing: Timing) -> tuple[Profile | None, str]:
         """Where it was asked for; else, or without one, why."""

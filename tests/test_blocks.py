@@ -55,6 +55,10 @@ class Link:
         self.asked.append(op)
         return self._reply
 
+    def start(self, op: str, wait_s: float, **fields: Any) -> bool:
+        self.asked.append(op)
+        return True
+
 
 def mailbox(reference: Reference) -> Mailbox:
     inputs = reference.inputs(1)
