@@ -112,6 +112,7 @@ def test_an_episode_ends_and_another_begins(mock: Server, page: Any) -> None:
         expect(table(page, "This episode").get_by_role("row")).to_have_count(number + 1)
     expect(page.get_by_text("The episode is done: begin another.")).to_be_visible()
     expect(page.get_by_role("button", name="Evaluate")).to_be_disabled()
+    mock.wait_for(5.0, active_sessions=0)
     page.get_by_role("button", name="edit submission 2").click()
     expect(page.get_by_label("Source text that defines")).to_have_value("x = 2")
     page.get_by_role("button", name="Begin").click()
@@ -135,6 +136,19 @@ def test_stages_are_shown_while_it_runs(told: Server, page: Any) -> None:
     expect(stages.filter(has_text="correctness")).to_contain_text("now")
     expect(page.get_by_role("button", name="Evaluate")).to_be_disabled()
     expect(page.locator("#now")).to_contain_text("Passed")
+
+
+def test_an_evaluation_is_stopped(told: Server, page: Any) -> None:
+    cancelled = told.counts()["cancelled"]
+    begin(page, told.url)
+    submit(page, scripted(sleep=60.0, stage="build"))
+    expect(page.locator("#now")).to_have_text("Running: build")
+    page.get_by_role("button", name="Stop").click()
+    expect(page.locator("#now")).to_have_text("Stopped: this submission does not count.")
+    told.wait_for_count(5.0, "cancelled", cancelled + 1)
+    submit(page, scripted(speedup=2.0))
+    expect(page.locator("#now")).to_contain_text("Passed, 2 times as fast")
+    expect(page.get_by_text("1 of 4 submissions used")).to_be_visible()
 
 
 def test_a_dropped_connection_is_taken_up_again(told: Server, page: Any) -> None:

@@ -18,6 +18,7 @@ export class Episode {
   #stepBound;
   #socket = null;
   #token = null;
+  #stopped = false;
 
   constructor(server, stepTimeout) {
     this.#address = new URL("ws", server);
@@ -33,18 +34,26 @@ export class Episode {
     return reply;
   }
 
-  // The observation of a submission. Throws Refused.
+  // The observation of a submission; null if it was stopped. Throws Refused.
   async submit(code) {
+    this.#stopped = false;
     const data = { code, metadata: { request_id: identifier() } };
     for (let attempt = 1; ; attempt++) {
       try {
         this.#socket = this.#living() ?? (await this.#resumed());
         return await this.#ask("step", data, this.#stepBound);
       } catch (error) {
+        if (this.#stopped) return null;
         if (error instanceof Refused || !this.#token || attempt === TRIES) throw error;
         await pause(2 ** attempt / 2);
       }
     }
+  }
+
+  // Ends the evaluation that runs: the server does so when its client leaves. The episode goes on.
+  stop() {
+    this.#stopped = true;
+    this.end();
   }
 
   // Frees the place on the server.

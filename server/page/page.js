@@ -69,11 +69,9 @@ async function begin(event) {
     current.episode = reply.metadata.episode_id;
     views.problem(current.problem);
     by("problem-box").hidden = false;
-    by("result").hidden = by("turns").hidden = true;
+    by("turns").hidden = true;
     by("turns").tBodies[0].replaceChildren();
-    by("stages").replaceChildren();
-    by("now").className = "";
-    views.say(by("now"), `${current.task_id}, in ${current.language}: nothing has been submitted.`);
+    rest(`${current.task_id}, in ${current.language}: nothing has been submitted.`);
     example();
   } catch (error) {
     refused(error);
@@ -86,6 +84,7 @@ async function submit(event) {
   if (by("evaluate").disabled) return;
   refused(null);
   busy(true);
+  by("stop").hidden = false;
   by("result").hidden = true;
   by("now").className = "";
   const code = by("code").value;
@@ -93,18 +92,28 @@ async function submit(event) {
   try {
     const reply = await episode.submit(code);
     stop();
+    if (!reply) return rest("Stopped: this submission does not count.");
     current = { ...reply.observation, episode: current.episode, done: reply.done };
     views.verdict(current, reply, about);
     views.turn(current, reply, () => edit(code));
-    await Promise.all([latest(), stand()]);
+    if (current.done) episode.end();
+    Promise.allSettled([latest(), stand()]); // what is shown of the server is no part of the verdict
   } catch (error) {
     stop();
     refused(error);
-    by("stages").replaceChildren();
-    views.say(by("now"), "Not judged.");
-    by("elapsed").textContent = "";
+    rest("Not judged.");
+  } finally {
+    by("stop").hidden = true;
+    busy(false);
   }
-  busy(false);
+}
+
+// No verdict stands there.
+function rest(text) {
+  by("result").hidden = true;
+  by("stages").replaceChildren();
+  by("now").className = by("elapsed").textContent = "";
+  views.say(by("now"), text);
 }
 
 // Shows the stages of the evaluation that runs; the function that ends that.
@@ -187,6 +196,7 @@ by("task").addEventListener("change", example);
 by("language").addEventListener("change", example);
 by("choose").addEventListener("submit", begin);
 by("submit").addEventListener("submit", submit);
+by("stop").addEventListener("click", () => episode.stop());
 by("file").addEventListener("change", async () => {
   const [file] = by("file").files;
   if (file) edit(await file.text());
