@@ -82,11 +82,11 @@ class Contest:
 
     def _warm(self) -> float:
         """Both sides by time, so that clocks have ramped and code is loaded; the reference's host time (ms)."""
+        deadline = time.monotonic() + WARM_S
         self._calls = self._worth(self._sides.reference(self._refill(), self._cuda))
         for _ in range(ALONE_BLOCKS):
             laps = self._sides.reference(self._refill(), self._cuda)
             self._alone_ms = min(self._alone_ms, statistics.median(laps.device))
-        deadline = time.monotonic() + WARM_S
         hosts: list[float] = []
         while not hosts or time.monotonic() < deadline:
             entries = self._refill()
