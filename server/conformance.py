@@ -203,6 +203,21 @@ async def one_answer_each(subject: Subject) -> None:
         _require(Evaluation.model_validate_json(answer.model_dump_json()) == answer, "not what its JSON says")
 
 
+async def stages(subject: Subject) -> None:
+    """What a running evaluation is told to be at, it takes time for; of what does not run, nothing is told."""
+    asked = request(submission("time.sleep(0.2)"))
+    step = asyncio.create_task(subject.pool.evaluate(asked))
+    seen = set()
+    while not step.done():
+        seen.add(await subject.pool.stage(asked.id))
+        await asyncio.sleep(POLL_S)
+    odd = seen - {""} - set((await step).durations)
+    _require(not odd, f"told to be at {sorted(odd)}")
+    for name in (asked.id, "nobody's"):
+        told = await subject.pool.stage(name)
+        _require(told == "", f"what does not run is told to be at {told!r}")
+
+
 async def asked_again(subject: Subject) -> None:
     """A request that is made again, meanwhile or afterwards, gets the one evaluation."""
     asked = request(RIGHT)
@@ -309,6 +324,7 @@ CHECKS: dict[str, Callable[[Subject], Awaitable[None]]] = {
         outcomes,
         rejected,
         one_answer_each,
+        stages,
         asked_again,
         asked_again_by_one_who_left,
         no_budget,

@@ -76,6 +76,10 @@ class Pool(MockPool):
         }
         return answer.model_copy(update=changes.get(self._fault, {}))
 
+    async def stage(self, request_id: str) -> str:
+        told = {"odd stage": "elsewhere", "never over": "checks"}
+        return told.get(self._fault, await super().stage(request_id))
+
     def health(self) -> dict[str, Any]:
         told = super().health()
         changes = {
@@ -96,6 +100,8 @@ class Pool(MockPool):
         ("all is wrong", "rejected"),
         ("another's answer", "one_answer_each"),
         ("all is wrong", "one_answer_each"),
+        ("odd stage", "stages"),
+        ("never over", "stages"),
         ("again and again", "asked_again"),
         ("our fault", "asked_again_by_one_who_left"),
         ("all is wrong", "no_budget"),
