@@ -77,6 +77,16 @@ async def test_it_conforms(pool: Any, check: str) -> None:
     assert result.state == "held", result
 
 
+async def test_stages_are_asked_of_the_actor(pool: Any) -> None:
+    asked = request(submission("time.sleep(0.5)"))
+    step = asyncio.create_task(pool.evaluate(asked))
+    seen = set()
+    while not step.done():
+        seen.add(await pool.stage(asked.id))
+        await asyncio.sleep(0.05)
+    assert "correctness" in seen
+
+
 async def test_a_node_killed_under_load_costs_nothing(cluster: Any, pool: Any) -> None:
     await until_ready(pool, 2)
     slow = [request(submission(f"time.sleep(0.5)  # {number}")) for number in range(8)]
