@@ -15,7 +15,7 @@ help:
 	@echo "make test    install with the development tools, then check style and types and run the tests"
 	@echo "make test-ray  the tests of the pool on a Ray cluster, which they start on this machine"
 	@echo "make test-browser  the page by clicks; needs Chromium on the path"
-	@echo "make test-trainers  the test of the environment for verifiers, which is large"
+	@echo "make test-trainers  the test of the environment for verifiers; needs a network"
 	@echo "make docs    the documentation as a site in build/docs; dead links fail"
 	@echo "make check   style and types only"
 	@echo "make lock    write the versions that the image is built with (needs uv)"
@@ -41,7 +41,7 @@ test-browser: $(VENV)/.developed
 	$(BIN)/python -m pip install --disable-pip-version-check 'playwright>=1.50'
 	$(BIN)/python -m pytest tests/test_browser.py
 
-# Not part of `test`: verifiers asks for an older openai, and each of its rollouts prepares an environment.
+# Not part of `test`: verifiers prepares the program of each turn with uv, over a network.
 test-trainers: $(VENV)/.developed
 	$(BIN)/python -m pip install --disable-pip-version-check --editable '.[verifiers]'
 	$(BIN)/python -m pytest tests/test_verifiers.py
