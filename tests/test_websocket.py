@@ -38,6 +38,7 @@ OBSERVATION_KEYS = [
     "t_min_ms",
     "roofline_frac",
     "ref_roofline_frac",
+    "profile",
     "best_speedup",
     "best_reward",
     "infrastructure_fault",
