@@ -59,7 +59,7 @@ def main() -> None:
     show(machine(["torch"]))
     paths = [path for path in submissions(options.language) if options.only in str(path)]
     print(f"\n{'wall and CPU seconds':44} stock wall   cpu  light wall   cpu  ratio  built", flush=True)
-    pairs = [_pair(options.language, path) for path in paths]
+    pairs = [pair for path in paths if (pair := _pair(options.language, path))]
     light = [(stock, light) for stock, light in pairs if light.how == "light" and not stock.error]
     print(f"\n{summary(light)}\n{len(light)} of {len(pairs)} light; load at the end {load()}")
 
@@ -84,8 +84,11 @@ def summary(pairs: Sequence[tuple[Build, Build]]) -> str:
     return table(["", "stock", "light", "ratio"], rows)
 
 
-def _pair(language: str, path: Path) -> tuple[Build, Build]:
+def _pair(language: str, path: Path) -> tuple[Build, Build] | None:
+    """None for one that builds nothing before `ModelNew` is constructed."""
     stock, light = (_apart(language, how, path) for how in ("stock", "light"))
+    if not stock.how:
+        return None
     ratio = f"{stock.wall_s / light.wall_s:.1f}"
     seconds = "".join(f"{value:10.1f}" for value in (stock.wall_s, stock.cpu_s, light.wall_s, light.cpu_s))
     outcome = light.how + (f", fails: {stock.error}" if stock.error else "")
@@ -109,7 +112,7 @@ def _build(language: str, how: str, path: Path) -> Build:
     import torch
     from torch.utils import cpp_extension
 
-    from kernel_env.server.light import REFUSED, Light
+    from kernel_env.server.light import FOLDER, REFUSED, Light
 
     light = Light.over(Path(torch.__file__).parent / "include") if how == "light" else Light({})
     builds: list[Build] = []
@@ -125,7 +128,7 @@ def _build(language: str, how: str, path: Path) -> Build:
         except RuntimeError as failure:
             error = next((line for line in str(failure).splitlines() if "error" in line), "?")[-160:]
         refused = Path(build_directory, REFUSED).exists()
-        headers = Path(build_directory, "kernel_env_headers").exists()
+        headers = Path(build_directory, FOLDER).exists()
         kind = ("fell back" if refused else "light") if headers else "stock"
         builds.append(Build(time.monotonic() - begun, _cpu_s() - told, kind, error))
 
@@ -135,8 +138,8 @@ def _build(language: str, how: str, path: Path) -> Build:
         _settle_cuda(cpp_extension, torch)
     exec(compile(path.read_text("utf-8"), str(path), "exec"), {"__name__": "submission"})
     walls, cpus = sum(build.wall_s for build in builds), sum(build.cpu_s for build in builds)
-    kinds = [build.how for build in builds]
-    return Build(walls, cpus, min(kinds), next((build.error for build in builds if build.error), ""))
+    how = min((build.how for build in builds), default="")
+    return Build(walls, cpus, how, next((build.error for build in builds if build.error), ""))
 
 
 def _settle_cuda(cpp_extension: Any, torch: Any) -> None:

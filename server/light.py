@@ -3,9 +3,10 @@
 `headers/` stands in front of the few headers that bring in all the others (`torch/types.h`, `ATen/ATen.h` ...).
 Behind it are PyTorch's own: tensors with all that they can do, dispatch macros, bindings, and every function of
 ATen whose name occurs in the sources, with all that is overloaded under it. So a name is what it is otherwise, or
-it is not declared; then it fails to compile, and everything is built again without `headers/`. That is why errors
-are always the usual ones. Sources that could ask what is declared and do otherwise where it is not are not tried.
-Each build has its own copy of the headers: nothing is shared between submissions. Flags stay as they are.
+it is not declared; then it fails to compile, and what failed (C++, CUDA or both) is built again without them. That
+is why errors are always the usual ones. Sources that could ask what is declared and do otherwise where it is not
+are not tried. Each build has its own copy of the headers: nothing is shared between submissions. All other flags
+stay.
 """
 
 from __future__ import annotations
@@ -43,9 +44,10 @@ _DECLARATION = re.compile(r"^(?:\w+\*? )+(\w+)\([^();]*\);$", re.MULTILINE)
 _CHECK = re.compile(r"^#define AT_CUDA_CHECK\(EXPR\) .*\w\(EXPR\)$", re.MULTILINE)
 _SPECIAL = ("_ops", "_native", "_dispatch", "_meta")
 
-_FLAGS = re.compile(r"^(?:cuda_)?cflags = ", re.MULTILINE)
+_FLAGS = re.compile(r"^((?:cuda_)?cflags) = ", re.MULTILINE)
 _NVCC = re.compile(r"^nvcc = (.+)$", re.MULTILINE)
 _SOURCE = re.compile(r"^build \S+: (?:cuda_)?compile (.+)$", re.MULTILINE)
+_OBJECT = re.compile(r"^build (\S+): (cuda_)?compile ", re.MULTILINE)
 _OWN_HEADERS = re.compile(r"(?:^|\s)(?:-I|-include|-imacros|-iquote|--pre-include|--include-path)")
 
 _CONDITION = re.compile(r"^[ \t]*#[ \t]*(?:el)?if(?:n?def)?\b(.*)$", re.MULTILINE)
@@ -97,27 +99,33 @@ class Light:
 
     def build(self, directory: Path, run: Callable[[], None]) -> None:
         """`run` ninja with the file in `directory` that PyTorch has written; raises its `RuntimeError`."""
-        file = directory / BUILD_FILE
+        file, refused = directory / BUILD_FILE, directory / REFUSED
         stock = file.read_text("utf-8")
         sources = [Path(path) for path in _SOURCE.findall(stock)]
-        if not self.files or (directory / REFUSED).exists() or not _tried(stock, sources, directory):
-            run()
-            return
-        self._lay_out(directory / FOLDER, [path.read_text("utf-8") for path in sources])
-        file.write_text(_lightened(stock, sources, directory / FOLDER), "utf-8")
-        try:
-            run()
-        except RuntimeError:
-            (directory / REFUSED).touch()
-            file.write_text(stock, "utf-8")
-            run()
+        objects = {name: f"{kind}cflags" for name, kind in _OBJECT.findall(stock)}
+        kept = set(objects.values()) if self.files and _tried(stock, sources, directory) else set()
+        if refused.exists():
+            kept &= set(refused.read_text("utf-8").split())
+        if kept:
+            self._lay_out(directory / FOLDER, [path.read_text("utf-8") for path in sources])
+        while True:
+            file.write_text(_lightened(stock, kept, sources, directory / FOLDER), "utf-8")
+            try:
+                run()
+                return
+            except RuntimeError:
+                failed = {flags for name, flags in objects.items() if not (directory / name).exists()}
+                if not kept & (failed or kept):
+                    raise
+                kept -= failed or kept
+                refused.write_text(" ".join(sorted(kept)), "utf-8")
 
     def _lay_out(self, folder: Path, sources: list[str]) -> None:
-        """A file that is there already keeps its time, by which ninja tells what to build again."""
+        """A file that is as it should be keeps its time, by which ninja tells what to build again."""
         words = {name for source in sources for name in _NAME.findall(source)}
         for name, text in {**self.files, **self._named(words)}.items():
             path = folder / name
-            if not path.exists():
+            if not path.exists() or path.read_text("utf-8") != text:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_text(text, "utf-8")
 
@@ -142,19 +150,20 @@ def is_plain(source: str) -> bool:
 
 def _tried(stock: str, sources: list[Path], directory: Path) -> bool:
     """Whether all that is compiled is in sight, and plain."""
-    if not _FLAGS.search(stock) or _OWN_HEADERS.search(stock) or any(path.parent != directory for path in sources):
+    if _OWN_HEADERS.search(stock) or any(path.parent != directory for path in sources):
         return False
     texts = [path.read_text("utf-8") for path in sources]
     own = any((directory / name).exists() for text in texts for name in _QUOTED.findall(text))
     return not own and all(map(is_plain, texts))
 
 
-def _lightened(stock: str, sources: list[Path], folder: Path) -> str:
+def _lightened(stock: str, kept: set[str], sources: list[Path], folder: Path) -> str:
+    """With `folder` in front for those flags that are `kept`."""
     bound = any(_BINDS.search(path.read_text("utf-8")) for path in sources if path.suffix == ".cu")
-    flags = f"-I{_quoted(folder)} {'-DKERNEL_ENV_BINDINGS ' if bound else ''}"
+    front = f"-I{_quoted(folder)} {'-DKERNEL_ENV_BINDINGS ' if bound else ''}"
+    light = _FLAGS.sub(lambda match: match[0] + front if match[1] in kept else match[0], stock)
     passes = f"{_quoted(sys.executable)} -IS {_quoted(folder / COMPILER.name)}"
-    light = _FLAGS.sub(lambda match: f"{match[0]}{flags}", stock)
-    return _NVCC.sub(lambda match: f"nvcc = {passes} {match[1]}", light)
+    return _NVCC.sub(lambda match: f"nvcc = {passes} {match[1]}", light) if "cuda_cflags" in kept else light
 
 
 def _quoted(path: str | Path) -> str:

@@ -16,17 +16,23 @@ import pytest
 
 from kernel_env.server import nvcc
 from kernel_env.server.light import FOLDER, REFUSED, Light, is_plain
+from kernel_env.server.local import visible_gpus
 
 USUAL = "#pragma once\nint known(); int exotic();\n#define USUAL 1\n"
 LIGHT = Light({"torch/types.h": "#pragma once\nint known();\n"})
 NINJA = """\
 cxx = g++
+nvcc = g++
 cflags = -isystem {include} -fPIC
+cuda_cflags = -isystem {include} -fPIC -x c++
 
 rule compile
   command = $cxx -MMD -MF $out.d $cflags -c $in -o $out
   depfile = $out.d
   deps = gcc
+
+rule cuda_compile
+  command = $nvcc $cuda_cflags -c $in -o $out
 
 build main.o: compile {source}
 
@@ -97,6 +103,21 @@ def test_what_is_not_declared_is_built_as_usual_and_not_tried_again(make: Make) 
     assert FOLDER not in project.build()
     assert project.refused
     assert project.file.read_text() == project.text
+    assert "no work to do" in project.build()
+
+
+def test_only_what_failed_is_built_as_usual(make: Make) -> None:
+    project = make("int f() { return known(); }")
+    (project.directory / "cuda.cu").write_text("#include <torch/types.h>\nint g() { return exotic(); }\n")
+    project.text = project.text.replace(
+        "default main.o", f"build cuda.o: cuda_compile {project.directory}/cuda.cu\n\ndefault main.o cuda.o"
+    )
+    project.file.write_text(project.text)
+    said = project.build()
+    assert "main.cpp" not in said
+    assert "cuda.cu" in said
+    assert FOLDER not in said
+    project.file.write_text(project.text)
     assert "no work to do" in project.build()
 
 
@@ -203,9 +224,13 @@ else:
 
 
 def test_what_submissions_use_of_pytorch_is_built_light(tmp_path: Path) -> None:
+    _loaded(tmp_path, LOADED, SAMPLE)
+
+
+def _loaded(tmp_path: Path, text: str, source: str) -> None:
     folder = tmp_path / "sample"
     folder.mkdir()
-    script = LOADED.format(source=SAMPLE, folder=str(folder))
+    script = text.format(source=source, folder=str(folder))
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr[-2000:]
     assert (folder / FOLDER).exists()
@@ -283,3 +308,53 @@ def test_nvcc_makes_the_same_of_it(tmp_path: Path) -> None:
 def _symbols(path: Path) -> set[str]:
     done = subprocess.run(["nm", "-C", str(path)], capture_output=True, text=True, check=True)
     return {line[19:] for line in done.stdout.splitlines() if "__device_stub__" not in line}
+
+
+CUDA = r"""
+#include <torch/extension.h>
+#include <ATen/cuda/CUDAContext.h>
+#include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <cuda_fp16.h>
+
+namespace {
+template <typename T>
+__global__ void twice(at::PackedTensorAccessor32<T, 1, at::RestrictPtrTraits> x, T* __restrict__ y) {
+  const int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < x.size(0)) y[i] = x[i] + x[i];
+}
+}  // namespace
+
+torch::Tensor f(const torch::Tensor& x) {
+  TORCH_CHECK(x.is_cuda(), "a CUDA tensor, not ", x.device());
+  const c10::cuda::OptionalCUDAGuard guard(at::device_of(x));
+  auto y = torch::empty_like(x);
+  const int threads = 4 * at::cuda::warp_size();
+  AT_CUDA_CHECK(cudaGetLastError());
+  AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, x.scalar_type(), "twice", [&] {
+    twice<scalar_t><<<(x.numel() + threads - 1) / threads, threads, 0, at::cuda::getCurrentCUDAStream()>>>(
+        x.packed_accessor32<scalar_t, 1, at::RestrictPtrTraits>(), y.mutable_data_ptr<scalar_t>());
+  });
+  C10_CUDA_KERNEL_LAUNCH_CHECK();
+  TORCH_CHECK(at::cuda::getCurrentDeviceProperties()->multiProcessorCount > 0);
+  return y;
+}
+
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("f", &f, py::arg("x")); }
+"""
+LAUNCHED = """
+import torch
+from kernel_env.server import preload
+preload.prepare(skip=preload.STEPS)
+from torch.utils.cpp_extension import load_inline
+built = load_inline("sample", "", {source!r}, build_directory={folder!r})
+for dtype in (torch.float32, torch.float16, torch.bfloat16, torch.float64):
+    x = torch.randn(1000, dtype=dtype, device="cuda")
+    assert built.f(x=x).equal(x + x)
+"""
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not visible_gpus(), reason="no CUDA device")
+def test_what_kernels_use_of_pytorch_is_built_light(tmp_path: Path) -> None:
+    _loaded(tmp_path, LAUNCHED, CUDA)
