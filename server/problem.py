@@ -27,6 +27,17 @@ _RUNNABLE: dict[str, tuple[str, ...]] = {
 
 DTYPES: dict[Precision, str] = {"fp32": "torch.float32", "fp16": "torch.float16", "bf16": "torch.bfloat16"}
 
+_IN_CPP: dict[Precision, dict[str, str]] = {
+    "fp16": {
+        "cuda": " The example is in 32 bits; here data are `data_ptr<at::Half>()`, in a kernel `__half`.",
+        "cpp": " The example is in 32 bits; here data are `data_ptr<at::Half>()`.",
+    },
+    "bf16": {
+        "cuda": " The example is in 32 bits; here data are `data_ptr<at::BFloat16>()`, in a kernel `__nv_bfloat16`.",
+        "cpp": " The example is in 32 bits; here data are `data_ptr<at::BFloat16>()`.",
+    },
+}
+
 _PROMPTS = Path(__file__).parent / "prompts"
 _GIB = 1 << 30
 
@@ -47,7 +58,7 @@ def problem_text(task: Task, language: str, settings: Settings, device: Device |
         (
             _device(device),
             *_models(task, settings),
-            *precision_text(settings.precision),
+            *precision_text(settings.precision, language),
             *_interpreted(language, settings, device),
             correctness_text(task, settings, device),
             _timing(language, device),
@@ -135,7 +146,7 @@ def correctness_text(task: Task, settings: Settings, device: Device | None) -> s
     )
 
 
-def precision_text(precision: Precision) -> tuple[str, ...]:
+def precision_text(precision: Precision, language: str) -> tuple[str, ...]:
     """The item of a Markdown list that says what is cast; none in 32 bits, which tasks are written in."""
     if precision == "fp32":
         return ()
@@ -146,7 +157,7 @@ def precision_text(precision: Precision) -> tuple[str, ...]:
         " and tensors among the constructor's arguments. Integers and booleans stay, and so does what `__init__`"
         " keeps as neither parameter nor buffer: cast that yourself. Outputs have the dtype that `Model` then"
         " returns. Sum and compute in 32 bits, and round once at the end: what the reference gives in 32 bits from"
-        f" the same `{dtype}` numbers, rounded, is right as well.",
+        f" the same `{dtype}` numbers, rounded, is right as well.{_IN_CPP[precision].get(language, '')}",
     )
 
 

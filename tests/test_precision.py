@@ -226,4 +226,5 @@ def test_the_problem_text_states_the_precision() -> None:
         problem_text(task, language, bf16, on) for language, on in (("triton", cpu), ("triton", gpu), ("cpp", cpu))
     ]
     assert ["interpreter gets arithmetic on bf16" in text for text in told] == [True, False, False]
+    assert ["data_ptr<at::BFloat16>()" in text for text in told] == [False, False, True]
     assert "cast to" not in problem_text(task, "triton", Settings(), None).split("## How it is judged")[1]

@@ -112,4 +112,4 @@ def _precision(style: Style, settings: Settings) -> list[str]:
     if not style.precision and precision == "fp32":
         return []
     named = f"Inputs, weights and outputs are in {PRECISIONS[precision]}."
-    return ["\n\n".join(["## Precision", named, *precision_text(precision)])]
+    return ["\n\n".join(["## Precision", named, *precision_text(precision, style.language)])]
