@@ -29,12 +29,12 @@ DTYPES: dict[Precision, str] = {"fp32": "torch.float32", "fp16": "torch.float16"
 
 _IN_CPP: dict[Precision, dict[str, str]] = {
     "fp16": {
-        "cuda": " The example is in 32 bits; here data are `data_ptr<at::Half>()`, in a kernel `__half`.",
-        "cpp": " The example is in 32 bits; here data are `data_ptr<at::Half>()`.",
+        "cuda": " The example is in 32 bits; data are `data_ptr<at::Half>()`, in a kernel `__half`.",
+        "cpp": " The example is in 32 bits; data are `data_ptr<at::Half>()`.",
     },
     "bf16": {
-        "cuda": " The example is in 32 bits; here data are `data_ptr<at::BFloat16>()`, in a kernel `__nv_bfloat16`.",
-        "cpp": " The example is in 32 bits; here data are `data_ptr<at::BFloat16>()`.",
+        "cuda": " The example is in 32 bits; data are `data_ptr<at::BFloat16>()`, to kernels `__nv_bfloat16`.",
+        "cpp": " The example is in 32 bits; data are `data_ptr<at::BFloat16>()`.",
     },
 }
 
