@@ -21,12 +21,6 @@ import sys
 from functools import partial
 from typing import Any
 
-os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
-
-from datasets import Dataset
-from transformers import set_seed
-from trl import GRPOConfig, GRPOTrainer
-
 from kernel_env import KernelAction, KernelEnv, KernelObservation
 
 
@@ -38,11 +32,12 @@ class KernelEpisode:
         self._turn = asyncio.Lock()  # two calls in one answer are two turns, one after the other
         self._env: KernelEnv | None = None
         self._last: KernelObservation | None = None
+        self._unanswered = False
         self._task_id = ""
 
     def reset(self, task_id: str, **_: object) -> None:
         """The columns of a row of the data set; the problem is the row's prompt."""
-        self._env, self._last, self._task_id = None, None, task_id
+        self._env, self._last, self._unanswered, self._task_id = None, None, False, task_id
 
     async def submit(self, code: str) -> str:
         """
@@ -55,21 +50,23 @@ class KernelEpisode:
             The verdict: what is wrong, or how fast the kernel is.
         """
         async with self._turn:
+            self._unanswered = True
             if self._env is None:
                 self._env = KernelEnv(base_url=self._url)
                 self._last = (await self._env.reset(task_id=self._task_id)).observation
-            if self._last is not None and self._last.done:
-                return "The episode is over."
-            self._last = (await self._env.step(KernelAction(code=code))).observation
+            if self._last is None or not self._last.done:
+                self._last = (await self._env.step(KernelAction(code=code))).observation
+            self._unanswered = self._last.infrastructure_fault
             return self._last.feedback
 
     async def get_reward(self) -> float | None:
-        """The best submission's. None, which TRL leaves out of the group, where the environment failed."""
+        """The best submission's. None, which TRL leaves out of the group, where the last one was not judged:
+        TRL tells an exception of `submit` to the model and goes on."""
         if self._env is not None:
             await self._env.close()
-        if self._last is None:
-            return 0.0
-        return None if self._last.infrastructure_fault else self._last.best_reward or 0.0
+        if self._unanswered:
+            return None
+        return 0.0 if self._last is None else self._last.best_reward or 0.0
 
 
 async def problems(url: str, task_ids: list[str]) -> list[dict[str, Any]]:
@@ -93,6 +90,11 @@ def main() -> int:
     parser.add_argument("--tokens", type=int, default=16384, help="of all turns of a rollout")
     parser.add_argument("--out", default="outputs/grpo")
     options = parser.parse_args()
+
+    os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
+    from datasets import Dataset
+    from transformers import set_seed
+    from trl import GRPOConfig, GRPOTrainer
 
     set_seed(0)
     model: dict[str, Any] = {"model": options.model}

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from kernel_env import KernelAction, KernelEnv
+from kernel_env import EpisodeLostError, KernelAction, KernelEnv, StepTimeoutError
 
 
 async def rewards(
@@ -29,7 +29,10 @@ async def rewards(
     async def judge(task: str, answer: str) -> float | None:
         async with KernelEnv(base_url=url) as env:
             await env.reset(task_id=task)
-            observation = (await env.step(KernelAction(code=answer))).observation
+            try:
+                observation = (await env.step(KernelAction(code=answer))).observation
+            except (EpisodeLostError, StepTimeoutError):
+                return None
             return None if observation.infrastructure_fault else observation.reward
 
     answers = [completion[-1]["content"] for completion in completions]
