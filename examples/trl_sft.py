@@ -14,6 +14,7 @@ import sys
 from typing import Any
 
 from datasets import load_dataset
+from transformers import set_seed
 from trl import SFTConfig, SFTTrainer
 
 
@@ -28,6 +29,7 @@ def main() -> int:
     parser.add_argument("--out", default="outputs/sft")
     options = parser.parse_args()
 
+    set_seed(0)
     rows = load_dataset("json", data_files=options.file, split="train").select_columns(["messages"])
     model: dict[str, Any] = {"model": options.model}
     settings: dict[str, Any] = {}
