@@ -8,8 +8,8 @@ A task is a task of the server, an episode of verifiers is one of ours: the prob
 verdict the next one, until the episode is done. The reward is that of the best submission. A fault of the
 environment is an error of the episode, which verifiers repeats or leaves out, and never a bad sample.
 
-prime-rl and verifiers' own command line find the environment by this module's name: put the file on PYTHONPATH and
-give `--env.taskset.id verifiers_kernels`.
+verifiers' own command line and prime-rl find the environment by this module's name, with the file on PYTHONPATH:
+`eval verifiers_kernels --env.taskset.url http://localhost:8000 ...`.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from collections.abc import Iterator
 
 import httpx
 import verifiers.v1 as vf
+from pydantic import Field
 
 from kernel_env import KernelAction, KernelEnv
 
@@ -42,7 +43,7 @@ class KernelConfig(vf.TasksetConfig):
     url: str = "http://localhost:8000"
     split: str = "train"
     language: str = "triton"
-    tasks: tuple[str, ...] = ()
+    tasks: list[str] = Field(default_factory=list)
 
 
 class KernelTasks(vf.Taskset[KernelTask, KernelConfig]):
