@@ -193,7 +193,7 @@ def _cuda(include: Path) -> str:
     declarations = {match[1]: match[0] for match in found if match[1] in DEVICES}
     check = _CHECK.search((include / "ATen/cuda/Exceptions.h").read_text("utf-8"))
     if sorted(declarations) != DEVICES or check is None:
-        raise UnknownHeadersError("ATen/cuda")
+        return "#error not as expected: to be built as usual\n"
     headers = ["ATen/ATen.h", *(f"c10/cuda/CUDA{name}.h" for name in ("Exception", "Functions", "Stream"))]
     declared = "\n".join(declarations.values())
     return f"{_includes(headers)}{check[0]}\nnamespace at::cuda {{\n{declared}\n}}\n"
