@@ -2,8 +2,8 @@
 
 An ASGI layer in front of every route, so that nothing is accepted, parsed or counted before. `/health` and
 `/ready` stay open. The server runs what it is sent: a browser that visits another site must not reach it
-through its user's machine, so requests whose `Origin` is not the server's own host are refused. Bodies are
-capped.
+through its user's machine, so requests whose `Origin` is not the server's own host are refused, and without a
+token those of a page that has this machine's loopback address under a name (DNS rebinding). Bodies are capped.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import base64
 import binascii
 import hmac
 import json
+from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
@@ -32,16 +33,18 @@ class Access:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] in ("http", "websocket") and scope["path"] not in OPEN_PATHS:
-            refusal = self._judge(Headers(scope=scope))
+            refusal = self._judge(Headers(scope=scope), scope.get("server"))
             if refusal is not None:
                 await _refuse(scope, send, *refusal)
                 return
         await self._app(scope, capped(receive) if scope["type"] == "http" else receive, send)
 
-    def _judge(self, headers: Headers) -> tuple[int, str] | None:
-        """Status and reason where the request may not pass."""
+    def _judge(self, headers: Headers, address: tuple[str, int | None] | None) -> tuple[int, str] | None:
+        """Status and reason where the request may not pass; `address` is where it arrived."""
         if not own_page(headers):
             return 403, "requests from pages of other sites are refused"
+        if not self._token and rebound(headers, address[0] if address else ""):
+            return 403, "open the page at http://127.0.0.1 or localhost, or set KERNEL_ENV_TOKEN"
         if self._token and not any(hmac.compare_digest(given, self._token) for given in tokens(headers)):
             return 401, "send the server's token: Authorization: Bearer ..., or X-Kernel-Env-Token"
         return None
@@ -81,6 +84,26 @@ def own_page(headers: Headers) -> bool:
         return True
     hosts = (headers.get("host"), headers.get("x-forwarded-host"))
     return urlsplit(origin).netloc in [host for host in hosts if host]
+
+
+def rebound(headers: Headers, address: str) -> bool:
+    """Whether a page reached a loopback address by a name that anybody may have given it."""
+    if "origin" not in headers or not _is_loopback(address):
+        return False
+    name = urlsplit(f"//{headers.get('host', '')}").hostname or ""
+    return not (name == "localhost" or name.endswith(".localhost") or _is_address(name))
+
+
+def _is_loopback(address: str) -> bool:
+    return _is_address(address) and ip_address(address).is_loopback
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ip_address(name)
+    except ValueError:
+        return False
+    return True
 
 
 def _password(value: str) -> str:

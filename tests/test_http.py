@@ -162,6 +162,23 @@ def test_pages_of_other_sites_are_refused(server: Server) -> None:
         wire.reset()
 
 
+def test_a_name_for_the_loopback_address_makes_no_page_ours(server: Server, locked: Server) -> None:
+    """DNS rebinding: a site's own name, resolved to 127.0.0.1 once its page is loaded."""
+    port = server.url.rpartition(":")[2]
+    for name, status in (
+        ("evil.example", 403),
+        ("localhost.evil.example", 403),
+        ("localhost", 200),
+        ("kernels.localhost", 200),
+        ("[::1]", 200),
+    ):
+        headers = {"Host": f"{name}:{port}", "Origin": f"http://{name}:{port}"}
+        assert server.get("/metadata", headers=headers).status_code == status, name
+    assert server.get("/metadata", headers={"Host": "behind.a.proxy"}).status_code == 200
+    named = {"Host": "kernels.example", "Origin": "http://kernels.example", "X-Kernel-Env-Token": "s3cret"}
+    assert locked.get("/metadata", headers=named).status_code == 200
+
+
 def test_stdout_holds_events_alone(server: Server) -> None:
     server.get("/metadata")
     server.get("/nowhere")
