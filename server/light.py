@@ -101,13 +101,13 @@ class Light:
         """`run` ninja with the file in `directory` that PyTorch has written; raises its `RuntimeError`."""
         file, refused = directory / BUILD_FILE, directory / REFUSED
         stock = file.read_text("utf-8")
-        sources = [Path(path) for path in _SOURCE.findall(stock)]
         objects = {name: f"{kind}cflags" for name, kind in _OBJECT.findall(stock)}
-        kept = set(objects.values()) if self.files and _tried(stock, sources, directory) else set()
+        sources = _sources(stock, directory) if self.files else {}
+        kept = set(objects.values()) if sources else set()
         if refused.exists():
             kept &= set(refused.read_text("utf-8").split())
         if kept:
-            self._lay_out(directory / FOLDER, [path.read_text("utf-8") for path in sources])
+            self._lay_out(directory / FOLDER, sources.values())
         while True:
             file.write_text(_lightened(stock, kept, sources, directory / FOLDER), "utf-8")
             try:
@@ -120,7 +120,7 @@ class Light:
                 kept -= failed or kept
                 refused.write_text(" ".join(sorted(kept)), "utf-8")
 
-    def _lay_out(self, folder: Path, sources: list[str]) -> None:
+    def _lay_out(self, folder: Path, sources: Iterable[str]) -> None:
         """A file that is as it should be keeps its time, by which ninja tells what to build again."""
         words = {name for source in sources for name in _NAME.findall(source)}
         for name, text in {**self.files, **self._named(words)}.items():
@@ -148,18 +148,19 @@ def is_plain(source: str) -> bool:
     return not _ASKS.search(source) and all(name.startswith("__") or name in _KNOWN for name in names)
 
 
-def _tried(stock: str, sources: list[Path], directory: Path) -> bool:
-    """Whether all that is compiled is in sight, and plain."""
-    if _OWN_HEADERS.search(stock) or any(path.parent != directory for path in sources):
-        return False
-    texts = [path.read_text("utf-8") for path in sources]
-    own = any((directory / name).exists() for text in texts for name in _QUOTED.findall(text))
-    return not own and all(map(is_plain, texts))
+def _sources(stock: str, directory: Path) -> dict[Path, str]:
+    """What is compiled, if all of it is in sight and plain; otherwise nothing."""
+    paths = [Path(path) for path in _SOURCE.findall(stock)]
+    if _OWN_HEADERS.search(stock) or any(path.parent != directory or not path.is_file() for path in paths):
+        return {}
+    texts = {path: path.read_text("utf-8") for path in paths}
+    own = any((directory / name).exists() for text in texts.values() for name in _QUOTED.findall(text))
+    return texts if not own and all(map(is_plain, texts.values())) else {}
 
 
-def _lightened(stock: str, kept: set[str], sources: list[Path], folder: Path) -> str:
+def _lightened(stock: str, kept: set[str], sources: dict[Path, str], folder: Path) -> str:
     """With `folder` in front for those flags that are `kept`."""
-    bound = any(_BINDS.search(path.read_text("utf-8")) for path in sources if path.suffix == ".cu")
+    bound = any(_BINDS.search(text) for path, text in sources.items() if path.suffix == ".cu")
     front = f"-I{_quoted(folder)} {'-DKERNEL_ENV_BINDINGS ' if bound else ''}"
     light = _FLAGS.sub(lambda match: match[0] + front if match[1] in kept else match[0], stock)
     passes = f"{_quoted(sys.executable)} -IS {_quoted(folder / COMPILER.name)}"
