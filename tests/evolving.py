@@ -62,7 +62,7 @@ def answer(code: str, idea: str = "an idea") -> str:
 
 def speed_in(text: str) -> float:
     """The speed of the last program in a text; 0 without one."""
-    found = re.findall(r"^SPEED = ([\d.]+)$", text, re.MULTILINE)
+    found = re.findall(r"^SPEED *= *([\d.]+)", text, re.MULTILINE)
     return float(found[-1]) if found else 0.0
 
 
