@@ -7,12 +7,13 @@ BIN := $(VENV)/bin
 OLD_OPENENV := .venv-compat/openenv-0.3
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test test-ray test-trainers docs test-browser lock check lint format clean
+.PHONY: help demo serve test test-long test-ray test-trainers docs test-browser lock check lint format clean
 
 help:
 	@echo "make demo    install, then play a full episode on this machine's device"
 	@echo "make serve   install, then serve on 127.0.0.1:8000"
 	@echo "make test    install with the development tools, then check style and types and run the tests"
+	@echo "make test-long  the tests that test leaves out, as they take long"
 	@echo "make test-ray  the tests of the pool on a Ray cluster, which they start on this machine"
 	@echo "make test-browser  the page by clicks; needs Chromium on the path"
 	@echo "make test-trainers  the test of the environment for verifiers; needs a network"
@@ -30,6 +31,9 @@ serve: $(VENV)/.installed
 
 test: check $(OLD_OPENENV)/.installed
 	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
+
+test-long: $(VENV)/.developed
+	$(BIN)/python -m pytest -n auto --dist loadfile -m long
 
 # Not part of `test`: Ray is 80 MB, and its cluster and workers take minutes on two cores.
 test-ray: $(VENV)/.developed

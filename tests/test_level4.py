@@ -299,6 +299,7 @@ assert torch.equal(expected, Reference("level4/1_Tiny", source, cpu, 2)(inputs))
 
 
 @needs_package
+@pytest.mark.long
 def test_weights_are_random_by_the_seed_unless_they_are_there(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps(TINY))
     done = subprocess.run(
@@ -312,6 +313,7 @@ def test_weights_are_random_by_the_seed_unless_they_are_there(tmp_path: Path) ->
 
 
 @needs_package
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_model_from_the_cache_is_judged(tmp_path: Path) -> None:
     """The reference against itself and a submission that gets the configuration, through the whole path."""
