@@ -26,7 +26,7 @@ from .machine import machine, show
 from .mix import mixed
 from .subject import Subject, started
 from .tables import digits, table
-from .throughput import READY_S, ROOT, Client, Load, quantile, sources
+from .throughput import READY_S, ROOT, Client, Load, quantile, settings, sources
 
 BASE = 64
 
@@ -50,7 +50,7 @@ class Point:
     p95_s: float | None
 
 
-def settings(sessions: Sequence[int], cores: Sequence[int], gpus: Sequence[int], all_cores: int) -> list[Setting]:
+def points_of(sessions: Sequence[int], cores: Sequence[int], gpus: Sequence[int], all_cores: int) -> list[Setting]:
     """What this machine can show of what is asked for, each once."""
     most_gpus = max(len(visible_gpus()), 1)
     wanted = [Setting("sessions", count, all_cores, 1) for count in sessions]
@@ -73,12 +73,9 @@ async def measure(subject: Subject, setting: Setting, given: argparse.Namespace)
 
 def points(given: argparse.Namespace) -> Iterator[Point]:
     cores = sorted(os.sched_getaffinity(0))
-    for setting in settings(given.sessions, given.cores, given.gpus, len(cores)):
-        environ = {name: value for name, value in os.environ.items() if name.startswith("KERNEL")}
-        environ |= {"KERNEL_ENV_HOST": "127.0.0.1", "KERNEL_ENV_MAX_SESSIONS": str(setting.sessions + 8)}
+    for setting in points_of(given.sessions, given.cores, given.gpus, len(cores)):
+        environ = settings(setting.sessions, given.evaluator)
         environ |= {"KERNEL_ENV_GPUS": ",".join(visible_gpus()[: setting.gpus])} if visible_gpus() else {}
-        if given.evaluator is not None:
-            environ["KERNEL_ENV_EVALUATOR"] = given.evaluator
         with started("kernel_env.server.app", environ, ROOT, cores[: setting.cores]) as subject:
             yield asyncio.run(measure(subject, setting, given))
 

@@ -30,7 +30,7 @@ from .machine import machine, show
 from .mix import Submission, mixed
 from .subject import Subject, started, stat, tree
 from .tables import NONE, table
-from .throughput import READY_S, ROOT, Client, Load, sources
+from .throughput import READY_S, ROOT, Client, Load, settings, sources
 
 SLACK = 0.05
 SLACK_BYTES = 32 << 20
@@ -123,12 +123,8 @@ def grown(found: list[Held]) -> list[str]:
 def main() -> None:
     given = _arguments()
     show(machine(PACKAGES))
-    environ = {name: value for name, value in os.environ.items() if name.startswith("KERNEL")}
-    environ |= {"KERNEL_ENV_HOST": "127.0.0.1", "KERNEL_ENV_MAX_SESSIONS": str(given.sessions + 8)}
-    if given.evaluator is not None:
-        environ["KERNEL_ENV_EVALUATOR"] = given.evaluator
     try:
-        with started("kernel_env.server.app", environ, ROOT) as subject:
+        with started("kernel_env.server.app", settings(given.sessions, given.evaluator), ROOT) as subject:
             found = asyncio.run(measure(subject, given))
     except (KernelEnvError, ConnectionError) as error:
         sys.exit(f"{type(error).__name__}: {error}")

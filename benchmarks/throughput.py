@@ -206,15 +206,18 @@ def _write(path: Path | None, loads: list[Load], device: dict[str, Any]) -> None
         path.write_text(json.dumps({"device": device, "loads": [asdict(load) for load in loads]}) + "\n")
 
 
+def settings(sessions: int, evaluator: str | None) -> dict[str, str]:
+    """Ours, as the server under measurement is to have them, with places for `sessions`."""
+    environ = {name: value for name, value in os.environ.items() if name.startswith("KERNEL")}
+    environ |= {"KERNEL_ENV_HOST": "127.0.0.1", "KERNEL_ENV_MAX_SESSIONS": str(sessions + 8)}
+    return environ | ({"KERNEL_ENV_EVALUATOR": evaluator} if evaluator else {})
+
+
 def main() -> None:
     given = _arguments()
     show(machine(PACKAGES))
-    environ = {name: value for name, value in os.environ.items() if name.startswith("KERNEL")}
-    environ |= {"KERNEL_ENV_HOST": "127.0.0.1", "KERNEL_ENV_MAX_SESSIONS": str(given.sessions + 8)}
-    if given.evaluator is not None:
-        environ["KERNEL_ENV_EVALUATOR"] = given.evaluator
     try:
-        with started("kernel_env.server.app", environ, ROOT) as subject:
+        with started("kernel_env.server.app", settings(given.sessions, given.evaluator), ROOT) as subject:
             loads = asyncio.run(measure(subject, given))
     except (KernelEnvError, ConnectionError) as error:
         sys.exit(f"{type(error).__name__}: {error}")
