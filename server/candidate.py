@@ -172,7 +172,7 @@ class Candidate:
         self._poison(request["outputs"])
         with self._unchanged():
             result = self._forward(inputs)
-        self._deliver(request["outputs"], result)
+        self._deliver(request["outputs"], result, request["keep"])
         self._count()
         return {}
 
@@ -268,8 +268,8 @@ class Candidate:
             blocks.append(torch.full(slot.shape, value, dtype=dtype, device=self._device))
         del blocks
 
-    def _deliver(self, description: dict[str, Any], result: Any) -> None:
-        """Check the result's form and copy it into the judge's slots."""
+    def _deliver(self, description: dict[str, Any], result: Any, shared: bool = True) -> None:
+        """Check the result's form and copy it into the judge's slots, or into memory of this process alone."""
         slots = [Slot.from_json(slot) for slot in description["slots"]]
         try:
             skeleton, tensors = flatten(result)
@@ -281,7 +281,7 @@ class Candidate:
             zip(tensors, slots, load(slots, self._mapped()), strict=True)
         ):
             _check_tensor(tensor, slot, self._device, index if len(slots) > 1 else None)
-            torch.Tensor.copy_(target, tensor)
+            torch.Tensor.copy_(target if shared else torch.empty_like(target), tensor)
 
     def _mapped(self) -> Region:
         assert self._region is not None

@@ -126,6 +126,7 @@ class Evaluation:
             for link in (self._twin, self._link):
                 link.enter("timing", self._request["timing_timeout_s"])
             blocks = Blocks(self._link, self._twin, reference, mailbox, verifier)
+            blocks.introduce(self._twin)
             timing: Timing = Contest(blocks).run(self._request["timing_budget_s"])
         self._look_round(timed=True)
         doubt = self._doubt(timing)
@@ -180,9 +181,9 @@ class Evaluation:
             construct(compiled, reference, mailbox, limit_s)
             for link in (compiled, twin):
                 link.enter("timing", limit_s)
-            return Contest(Blocks(compiled, twin, reference, mailbox, verifier)).run(
-                self._request["timing_budget_s"]
-            )
+            blocks = Blocks(compiled, twin, reference, mailbox, verifier)
+            blocks.introduce(compiled)
+            return Contest(blocks).run(self._request["timing_budget_s"])
 
         with self._stage("baseline"):
             return self._known.baselines.beside(

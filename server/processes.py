@@ -172,7 +172,8 @@ class Processes:
 
     def _environment(self, role: str) -> dict[str, str]:
         """What differs from the zygote's."""
-        environment = {}
+        # NVTX, which CUB brings in, looks for tools by dlopen: linked in, that would pass for an escape.
+        environment = {"NVCC_APPEND_FLAGS": "-DNVTX_DISABLE"}
         if self._device is not None and self._device.capability:
             suffix = "a" if self._device.capability in ("9.0", "10.0") else ""
             environment["TORCH_CUDA_ARCH_LIST"] = self._device.capability + suffix

@@ -59,7 +59,7 @@ def _try(
     entry.expected = expected_outputs(reference, entry.private)
     mutates = _versions(entry.private) != versions
     settle(reference.device)
-    link.call("trial", inputs=entry.inputs, outputs=entry.outputs)
+    link.call("trial", inputs=entry.inputs, outputs=entry.outputs, keep=True)
     problem = verifier.problem(mailbox, entry)
     if problem is None and not mutates and mailbox.mutated(entry):
         problem = "forward() changed its inputs in place; the reference leaves them as they are"
