@@ -37,7 +37,7 @@ from .tables import digits, percent, table
 
 ROOT = Path(__file__).resolve().parents[1]
 EXPECTED = {"refused": {"format"}, "not compiling": {"compile"}, "wrong": {"correctness"}, "right": {"passed"}}
-HELD = ("candidate", "correctness", "timing")
+HELD = ("candidate", "correctness", "quiet", "timing", "provenance")
 READY_S = 300.0
 STEP_S = 600.0
 

@@ -99,6 +99,18 @@ class Forked:
         self.ended = self._died.is_set()
         return self.ended
 
+    async def speaks(self) -> None:
+        """Until its first frame can be read, by whoever has the link, or it has ended."""
+        loop, heard = asyncio.get_running_loop(), asyncio.Event()
+        loop.add_reader(self.link, heard.set)
+        waits = [asyncio.ensure_future(event.wait()) for event in (heard, self._died)]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            loop.remove_reader(self.link)
+            for wait in waits:
+                wait.cancel()
+
     async def reply(self, timeout_s: float) -> dict[str, Any]:
         """The child's first frame but a hello; `FrameError` when it dies before, `TimeoutError` past the bound."""
         stream = await Stream.adopt(self.link.dup(), CANDIDATE_CAP)

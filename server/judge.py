@@ -121,6 +121,8 @@ class Evaluation:
         self._look_round(timed=False)
         if twin is None or self._twin is None:
             return Passed(note=f"{INTERPRETED}. {profile.NEEDS_CUDA}" if self._request["profile"] else INTERPRETED)
+        with self._stage("quiet"):
+            self._report.receive()  # nobody makes processes on this device from here on
         with self._stage("timing"):
             twin.finish()
             for link in (self._twin, self._link):

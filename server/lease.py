@@ -1,14 +1,15 @@
 """Who has the device, and who is next: one submission is judged, one more stands by with its processes ready.
 
 Processes of the next one are made while the device is in use, but not while something is timed on it: to create
-a context disturbs what runs. Turns go in the order of asking. Knows nothing of what is done in a turn.
+a context disturbs what runs. So nobody begins to make any during timing, and timing begins when they are made.
+Turns go in the order of asking. Knows nothing of what is done in a turn.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 from .budget import Budget
 
@@ -17,22 +18,21 @@ class Lease:
     """One device's."""
 
     def __init__(self) -> None:
-        self._device = asyncio.Lock()
-        self._next = asyncio.Lock()
-        self._calm = asyncio.Event()
-        self._calm.set()
+        self.device = asyncio.Lock()
+        self.line = asyncio.Lock()
+        self.calm = asyncio.Event()
+        self.calm.set()
+        self.made = asyncio.Event()
+        self.made.set()
 
     @asynccontextmanager
     async def turn(self, budget: Budget) -> AsyncIterator[Turn]:
-        """Next in line: what stands by may be made ready. `TimeoutError` when the step's time is spent before."""
-        turn = Turn(budget, self._device, self._next, self._calm)
+        """Next in line: what stands by may be made. `TimeoutError` when the step's time is spent before."""
+        turn = Turn(budget, self)
         with budget.timed("queue"):
             async with asyncio.timeout(budget.left_s):
-                await self._next.acquire()
+                await self.line.acquire()
         try:
-            with budget.timed("queue"):
-                async with asyncio.timeout(budget.left_s):
-                    await self._calm.wait()
             yield turn
         finally:
             turn.end()
@@ -41,12 +41,28 @@ class Lease:
 class Turn:
     """A submission's own: to be taken when it is ready, and ended in any case."""
 
-    def __init__(self, budget: Budget, device: asyncio.Lock, line: asyncio.Lock, calm: asyncio.Event) -> None:
+    def __init__(self, budget: Budget, lease: Lease) -> None:
         self._budget = budget
-        self._device = device
-        self._line = line
-        self._calm = calm
+        self._lease = lease
         self.taken = False
+
+    @asynccontextmanager
+    async def making(self) -> AsyncIterator[None]:
+        """Processes are made inside, once nothing is timed (`TimeoutError` as above); `ready` says that they are."""
+        if not self.taken:
+            with self._budget.timed("queue"):
+                async with asyncio.timeout(self._budget.left_s):
+                    await self._lease.calm.wait()
+            self._lease.made.clear()
+        try:
+            yield
+        finally:
+            self.ready()
+
+    def ready(self) -> None:
+        """What stands by is made; for whoever has the device it makes no difference."""
+        if not self.taken:
+            self._lease.made.set()
 
     async def take(self) -> None:
         """Wait for the device, unless it is taken; `TimeoutError` when the step's time is spent before."""
@@ -54,18 +70,25 @@ class Turn:
             return
         with self._budget.timed("queue"):
             async with asyncio.timeout(self._budget.left_s):
-                await self._device.acquire()
+                await self._lease.device.acquire()
+        self.ready()
         self.taken = True
-        self._line.release()
+        self._lease.line.release()
 
-    def timing(self) -> None:
-        """From here on nobody is to make processes ready."""
-        self._calm.clear()
+    async def quiet(self, limit_s: float) -> None:
+        """From here on nobody is to make processes ready; returns when those that are being made are, or at the
+        limit.
+        """
+        self._lease.calm.clear()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(limit_s):
+                await self._lease.made.wait()
 
     def end(self) -> None:
         """Whoever has the device keeps it until what ran there is gone: to be called after that."""
         if self.taken:
-            self._calm.set()
-            self._device.release()
+            self._lease.calm.set()
+            self._lease.device.release()
         else:
-            self._line.release()
+            self.ready()
+            self._lease.line.release()

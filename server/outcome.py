@@ -276,7 +276,7 @@ class EvaluationRequest(Fact):
 class Evaluation(Fact):
     """An outcome with where, on what and how long: enough to rebuild the reward offline.
 
-    `durations` maps stage names (queue, checks, build, candidate, correctness, timing) to seconds.
+    `durations` maps stage names (queue, checks, build, candidate, correctness, quiet, timing, ...) to seconds.
     `seeds_digest` identifies the secret seeds without revealing them. `peak_bytes` is the most device memory
     that the judge saw in use, by everybody, at its own measuring points; None on a CPU.
     """

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,6 +41,7 @@ from .processes import Processes
 
 JUDGE_MARGIN_S = 90.0
 ENDING_S = 2.0
+QUIET_S = 5.0
 REHEARSAL_S = 30.0
 SKETCHES = 512
 CANCEL_S = 15.0
@@ -180,11 +182,12 @@ class Stages:
             await self._zygote_ready(budget)
             stood_by = not turn.taken
             async with (
+                turn.making(),
                 self._processes.twins(request) as twins,
                 self._processes.fork("run", request, home) as child,
+                _watched([child, *twins], turn) as children,
             ):
                 await turn.take()
-                children = [child, *twins]
                 if stood_by and not all(each.running for each in children):
                     continue
                 reply = await self._judged(request, children, budget, turn)
@@ -216,10 +219,17 @@ class Stages:
     async def _ask_judge(
         self, judge: Child, request: EvaluationRequest, children: Sequence[Forked], budget: Budget, turn: Turn
     ) -> dict[str, Any]:
+        async def leave() -> None:
+            await turn.quiet(QUIET_S)
+            with suppress(FrameError):  # a judge that is gone waits no more
+                await judge.stream.send({"quiet": True})
+
         def hear(message: dict[str, Any]) -> None:
-            if message.get("stage") == "timing":
-                turn.timing()
+            if message.get("stage") == "quiet":
+                leaving.append(asyncio.create_task(leave()))
             budget.enter(str(message.get("stage", "")))
+
+        leaving: list[asyncio.Task[None]] = []
 
         message: dict[str, Any] = {"task": request.task.model_dump(), "language": request.language}
         message |= {key: self._config[key] for key in JUDGED_BY}
@@ -231,7 +241,22 @@ class Stages:
         if self._config["baseline"] == "compile":
             bound_s += self._config["build_timeout_s"] + self._config["timing_timeout_s"]
         fds = [fd for child in children for fd in (child.link.fileno(), child.handle)]
-        return await judge.ask(message, fds, bound_s, last="outcome", hear=hear)
+        try:
+            return await judge.ask(message, fds, bound_s, last="outcome", hear=hear)
+        finally:
+            await asyncio.gather(*leaving)
+
+
+@asynccontextmanager
+async def _watched(children: Sequence[Forked], turn: Turn) -> AsyncIterator[Sequence[Forked]]:
+    """The turn is told when each has its context, or is gone."""
+    watch = asyncio.gather(*(child.speaks() for child in children))
+    watch.add_done_callback(lambda done: turn.ready())
+    try:
+        yield children
+    finally:
+        watch.cancel()
+        await asyncio.gather(watch, return_exceptions=True)
 
 
 async def _settle(judge: Child, asking: asyncio.Future[dict[str, Any]]) -> None:

@@ -16,12 +16,13 @@ async def hold(
     lease: Lease, log: list[str], name: str, go: asyncio.Event, timing: bool = False, budget_s: float = 5.0
 ) -> None:
     async with lease.turn(Budget(budget_s, 0.0)) as turn:
-        log.append(f"{name} ready")
+        async with turn.making():
+            log.append(f"{name} ready")
         await turn.take()
         await turn.take()
         log.append(f"{name} runs")
         if timing:
-            turn.timing()
+            await turn.quiet(5.0)
         await go.wait()
 
 
@@ -54,6 +55,38 @@ async def test_nobody_makes_ready_during_timing() -> None:
     go.set()
     await asyncio.gather(first, second)
     assert log[2:] == ["b ready", "b runs"]
+
+
+@pytest.mark.parametrize("how", ["made", "ended", "too slow"])
+async def test_timing_begins_when_what_is_being_made_is_ready(how: str) -> None:
+    lease, log, made = Lease(), list[str](), asyncio.Event()
+
+    async def stand_by() -> None:
+        async with lease.turn(Budget(5.0, 0.0)) as turn, turn.making():
+            await made.wait()
+            if how == "ended":
+                raise LookupError
+            turn.ready()
+            await turn.take()
+            log.append("next runs")
+
+    async with (
+        lease.turn(Budget(5.0, 0.0)) as turn,
+        turn.making(),
+    ):  # its own is no question once it has the device
+        await turn.take()
+        standing = asyncio.create_task(stand_by())
+        await settle()
+        timing = asyncio.create_task(turn.quiet(0.05 if how == "too slow" else 5.0))
+        await settle()
+        assert not timing.done()
+        if how != "too slow":
+            made.set()
+        await timing
+        log.append("timed")
+    made.set()
+    await asyncio.gather(standing, return_exceptions=True)
+    assert log == ["timed", "next runs"][: 1 if how == "ended" else 2]
 
 
 @pytest.mark.parametrize("spent", ["standing by", "in line", "making ready"])

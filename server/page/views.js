@@ -9,6 +9,7 @@ const STAGES = [
   ["rehearsal", "compile ahead"],
   ["candidate", "construct"],
   ["correctness", "correctness"],
+  ["quiet", "quiet device"],
   ["timing", "timing"],
   ["provenance", "kernels by name"],
   ["baseline", "torch.compile"],
