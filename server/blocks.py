@@ -22,10 +22,12 @@ from .mailbox import InputSet, Mailbox
 from .outcome import Crashed, WrongOutput
 from .provenance import Record
 from .reference import Reference
-from .trials import expected_outputs, settle
+from .trials import ROOM_BYTES, SPARE_BYTES, expected_outputs, settle
 from .verify import Verifier
 
 HOST_VERIFIED = 2
+ROOM_SETS = 2
+"""What is timed has run before, and needs little more memory than it has: room for so many sets is kept free."""
 
 
 class Blocks:
@@ -46,6 +48,8 @@ class Blocks:
         self._reference = reference
         self._verifier = verifier
         self._trimmed = False
+        size = mailbox.sets[0].end - mailbox.sets[0].start
+        self._room = min(ROOM_BYTES, ROOM_SETS * size + SPARE_BYTES)
 
     def refill(self, count: int | None = None, share: bool = True) -> list[InputSet]:
         """Fresh contents in `count` sets (all by default), in random order; output slots poisoned."""
@@ -144,7 +148,7 @@ class Blocks:
 
     def _make_room(self) -> None:
         """The judge is done; where a process may come to lack memory, neither judge nor twin only caches any."""
-        if settle(self.device):
+        if settle(self.device, self._room):
             self._trim()
 
 

@@ -23,12 +23,14 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 import torch
+from torch.utils.flop_counter import FlopCounterMode
 
 from . import floors, hardware, kin, landlock, peaks, profile, roofline, sandbox
 from .attribute import attribute
 from .baseline import Baselines
 from .blocks import Blocks
 from .calibration import Calibration, Calibrations
+from .compare import compare
 from .construct import Construction, construct
 from .frames import CANDIDATE_CAP, TRUSTED_CAP, FrameError, Peer
 from .layout import LayoutError
@@ -305,6 +307,7 @@ def main() -> None:
     sandbox.die_with_parent(int(sys.argv[2]))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     device = torch.device(sys.argv[3])
+    _warm(device)
     described = hardware.describe(device).model_dump()
     worker.send({"hello": True, "device": described, "facts": hardware.facts(device)})
     if device.type == "cpu" or not landlock.abi():
@@ -312,6 +315,14 @@ def main() -> None:
     sys.excepthook = _end_on_error
     serve(worker, device)
     os._exit(0)  # the interpreter's teardown beside a device context costs time, and can hang
+
+
+def _warm(device: torch.device) -> None:
+    """What the first evaluation would wait for: modules that PyTorch loads when needed, and the comparison."""
+    with FlopCounterMode(display=False):
+        torch.ones(1)
+    compare(torch.ones(1, device=device), torch.ones(1, device=device), 0.0, 0.0)
+    gc.freeze()  # or each evaluation's collection goes through all of that, for a tenth of a second
 
 
 def _end_on_error(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:

@@ -48,7 +48,7 @@ class Turn:
 
     @asynccontextmanager
     async def making(self) -> AsyncIterator[None]:
-        """Processes are made inside, once nothing is timed (`TimeoutError` as above); `ready` says that they are."""
+        """Processes are made inside, once nothing is timed (`TimeoutError` as above); `ready` ends that."""
         if not self.taken:
             with self._budget.timed("queue"):
                 async with asyncio.timeout(self._budget.left_s):

@@ -167,7 +167,9 @@ def task_code(what: str) -> Iterator[None]:
 
 
 def seed_all(seed: int) -> None:
-    torch.manual_seed(seed)
+    """The generators that a task can draw from; `torch.manual_seed` also leaves a note for each kind of device."""
+    for generator in (torch.default_generator, *torch.cuda.default_generators):
+        generator.manual_seed(seed)
     random.seed(seed)
     numpy.random.seed(seed % (1 << 32))
 

@@ -81,16 +81,16 @@ def expected_outputs(reference: Reference, inputs: list[Any]) -> list[torch.Tens
     return [output.contiguous() for output in flatten(reference(inputs))[1]]
 
 
-def settle(device: torch.device) -> bool:
-    """The judge's own work is done, and memory it only caches is given back where a candidate may come to lack it.
+def settle(device: torch.device, room: int = ROOM_BYTES) -> bool:
+    """The judge's own work is done, and memory it only caches is given back where less than `room` is free.
 
-    Was any given back?
+    Was any given back? Then the driver clears it, for some time at the cost of whoever uses the memory.
     """
     if device.type != "cuda":
         return False
     torch.cuda.synchronize(device)
     spare = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-    if spare < SPARE_BYTES or torch.cuda.mem_get_info(device)[0] > ROOM_BYTES:
+    if spare < SPARE_BYTES or torch.cuda.mem_get_info(device)[0] > room:
         return False
     torch.cuda.empty_cache()
     return True

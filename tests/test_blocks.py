@@ -98,10 +98,12 @@ def test_the_second_side_gets_the_inputs_as_they_were(first: str, monkeypatch: p
 
 def test_a_twin_takes_its_memory_again_before_it_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
     gives = [True, False, False, False]
-    monkeypatch.setattr(blocks, "settle", lambda _: gives.pop(0))
+    monkeypatch.setattr(blocks, "settle", lambda *_: gives.pop(0))
     reference = Reference("user/task", TASK, HOST, 1)
+    inputs = reference.inputs(1)
+    mailbox = Mailbox(reference, inputs, reference(inputs))
     twin, candidate = Link(laps=[], host=[]), Link(laps=[], host=[])
-    sides = Blocks(candidate, twin, reference, None, None)  # type: ignore[arg-type]
+    sides = Blocks(candidate, twin, reference, mailbox, None)  # type: ignore[arg-type]
     sides.claim([])
     assert (twin.asked, candidate.asked) == (["trim"], ["time"])
     sides.reference([])
