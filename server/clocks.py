@@ -13,12 +13,16 @@ import torch
 from .statistics import Reading
 
 
+RAMPED = 0.95
+
+
 class Clocks:
     """Reads one device, at about 10 us a reading."""
 
     def __init__(self, device: torch.device) -> None:
         self._nvml: Any = None
         self._handle: Any = None
+        self._top_mhz = 0
         if device.type == "cuda":
             self._open(f"GPU-{torch.cuda.get_device_properties(device).uuid}")
 
@@ -28,6 +32,7 @@ class Clocks:
         try:
             pynvml.nvmlInit()
             self._handle = pynvml.nvmlDeviceGetHandleByUUID(uuid)
+            self._top_mhz = pynvml.nvmlDeviceGetMaxClockInfo(self._handle, pynvml.NVML_CLOCK_SM)
         except pynvml.NVMLError:
             return
         self._nvml = pynvml
@@ -49,3 +54,8 @@ class Clocks:
         except nvml.NVMLError:
             return None
         return Reading(mhz, bool(reasons & slowdowns))
+
+    def ramped(self) -> bool:
+        """Is the clock as high as it gets? A device that is held back, or can't be asked, never says so."""
+        reading = self.read()
+        return reading is not None and reading.mhz >= RAMPED * self._top_mhz
