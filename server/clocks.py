@@ -12,7 +12,6 @@ import torch
 
 from .statistics import Reading
 
-
 RAMPED = 0.95
 
 
