@@ -74,9 +74,10 @@ def spoiled(kernel: Submission, kind: str, rng: random.Random) -> Submission:
 
 
 def _not_compiling(code: str) -> str:
-    """A type that does not exist, in the first kernel."""
-    if "__global__ void" in code:
-        return code.replace("__global__ void", "__global__ flot", 1)
+    """A type that does not exist, or a sum that has none, in the first kernel."""
+    for right, wrong in (("__global__ void", "__global__ flot"), ("torch::Tensor", "torch::Tenor")):
+        if right in code:
+            return code.replace(right, wrong, 1)
     return re.sub(r"tl\.load\(", "tl.load(0.5 + ", code, count=1)
 
 
