@@ -59,7 +59,8 @@ Count = Callable[[torch.Tensor, torch.Tensor, float, float], int]
 def counter(dtype: torch.dtype) -> Count:
     """For flat tensors of a dtype in `TYPES`, on the current device; what can't be compiled raises.
 
-    That is `AttributeError`, `RuntimeError` or `OSError`, by version of PyTorch and by what of CUDA is installed.
+    That is `AttributeError`, `ImportError`, `RuntimeError` or `OSError`, by version of PyTorch and by what is
+    installed.
     """
     kernel = torch.cuda._compile_kernel(f"{TYPES[dtype]}\n{_SOURCE}", "count_off")
 

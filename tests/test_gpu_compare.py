@@ -43,6 +43,15 @@ def test_one_wrong_element_is_found_wherever_it_is(dtype: torch.dtype) -> None:
         assert found.index == (at >> 20, at % (1 << 20))
 
 
+def test_what_lies_between_a_view_s_elements_is_no_part_of_it() -> None:
+    expected = torch.ones(2000, device="cuda")
+    got = expected.clone()
+    got[1000::2] = 5.0
+    assert compare.compare(got[::2], expected[::2], 1e-2, 1e-2) is not None
+    assert compare.compare(got[1::2], expected[1::2], 1e-2, 1e-2) is None
+    assert compare.compare(expected[:1].expand(2000), got, 1e-2, 1e-2) is not None
+
+
 def test_more_elements_than_a_launch_takes() -> None:
     expected = torch.zeros(fused.AT_ONCE + 1000, device="cuda", dtype=torch.float16)
     got = expected.clone()

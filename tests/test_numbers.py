@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 import torch
 
-from kernel_env.server.compare import compare, same_bytes
+from kernel_env.server import fused
+from kernel_env.server.compare import _compare_chunk, _counter, compare, same_bytes
 from kernel_env.server.digest import Digest
 from kernel_env.server.layout import LayoutError, flatten, unflatten
 from kernel_env.server.statistics import Block, Reading, estimate, spread, steady
@@ -71,6 +72,41 @@ def test_complex_numbers_are_compared_by_distance() -> None:
     expected = torch.tensor([1 + 1j, 2 - 1j])
     assert compare(expected + 0.001j, expected, 1e-2, 0.0) is None
     assert compare(expected + 0.1j, expected, 1e-2, 0.0) is not None
+
+
+KERNELS: dict[str, tuple[int | None, Exception | None]] = {
+    "right": (None, None),
+    "never runs": (0, None),
+    "each thread looks at one element": (fused.BLOCKS * fused.THREADS, None),
+    "leaves the last element out": (-1, None),
+    "can't be launched": (None, RuntimeError("CUDA error: invalid argument")),
+}
+
+
+@pytest.mark.parametrize(("reach", "fault"), KERNELS.values(), ids=KERNELS.keys())
+def test_only_a_kernel_that_counts_alike_is_used(
+    reach: int | None, fault: Exception | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def launch(grid: object, block: object, arguments: list[Any]) -> None:
+        got, right, tolerance, off, _ = arguments
+        if fault is not None:
+            raise fault
+        off += _compare_chunk(got[:reach], right[:reach], *tolerance.tolist())[0]
+
+    monkeypatch.setattr(torch.cuda, "_compile_kernel", lambda source, name: launch, raising=False)
+    count = _counter.__wrapped__(torch.float32, torch.device("cpu"))
+    assert (count is not None) is (reach is None and fault is None)
+
+
+@pytest.mark.parametrize("fault", [AttributeError, ImportError, RuntimeError, OSError])
+def test_where_no_kernel_can_be_compiled_there_is_none(
+    fault: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(source: str, name: str) -> None:
+        raise fault
+
+    monkeypatch.setattr(torch.cuda, "_compile_kernel", fail, raising=False)
+    assert _counter.__wrapped__(torch.float32, torch.device("cpu")) is None
 
 
 def test_same_bytes_is_bit_for_bit() -> None:
