@@ -12,8 +12,6 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from kernel_env.models import Language
-
 SHARES = {"refused": 30, "not compiling": 15, "wrong": 25, "right": 30}
 TRITON_SHARE = 0.8
 
@@ -40,7 +38,7 @@ class Submission:
     """`kind` says what is wrong with it, see `SHARES`."""
 
     task_id: str
-    language: Language
+    language: str
     kind: str
     code: str
 
@@ -63,7 +61,7 @@ def mixed(kernels: Sequence[Submission], rng: random.Random) -> Iterator[Submiss
         yield spoiled(rng.choice(first or second), kind, rng)
 
 
-def kernels_in(kernels: Sequence[Submission], language: Language) -> list[Submission]:
+def kernels_in(kernels: Sequence[Submission], language: str) -> list[Submission]:
     return [kernel for kernel in kernels if kernel.language == language]
 
 

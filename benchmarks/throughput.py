@@ -26,7 +26,6 @@ from openenv.core.env_client import EnvClient
 
 from kernel_env import KernelAction, KernelEnv, KernelObservation
 from kernel_env.errors import KernelEnvError
-from kernel_env.models import Language
 from tests.kernels import kernels
 
 from .evaluations import PACKAGES, natural, words
@@ -162,7 +161,7 @@ def sources(device: str, names: list[str]) -> list[Submission]:
         return [
             one for one in every if not names or any(name in f"{one.language} {one.task_id}" for name in names)
         ]
-    language: Language = "cpp" if device == "cpu" else "triton"
+    language = "cpp" if device == "cpu" else "triton"
     code = resources.files("kernel_env").joinpath("demos", f"right_{language}.py").read_text()
     return [Submission("level2/e02_PolynomialActivation", language, "right", code)]
 

@@ -11,7 +11,6 @@ from typing import Any, Literal
 from openenv.core.env_server.types import Action, Observation, State
 from pydantic import Field
 
-Language = Literal["triton", "cuda", "cpp"]
 Stage = Literal["", "format", "compile", "correctness", "timing", "passed", "infrastructure"]
 
 
@@ -34,7 +33,7 @@ class KernelObservation(Observation):
 
     problem: str = Field("", description="Everything a model needs to solve the task, in one text.")
     task_id: str = ""
-    language: Language = "triton"
+    language: str = "triton"
     turn: int = Field(0, ge=0, description="Submissions judged so far; infrastructure faults do not count.")
     max_turns: int = Field(4, ge=1)
     stage: Stage = Field("", description="How far the last submission got; empty after reset.")
@@ -72,7 +71,7 @@ class KernelState(State):
     """The session's state; `step_count` counts every step frame that was accepted, faults included."""
 
     task_id: str = ""
-    language: Language = "triton"
+    language: str = "triton"
     split: str = ""
     turn: int = Field(0, ge=0)
     max_turns: int = Field(4, ge=1)

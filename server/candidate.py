@@ -18,9 +18,10 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -40,6 +41,9 @@ from .preload import CompilerError, triton_errors
 from .random_weights import random_weights
 from .sandbox import confine
 from .words import Words
+
+if TYPE_CHECKING:
+    from .languages import Runtime
 
 BUILD_NICENESS = 10
 RECORDED = ("recorded", "profiled")
@@ -63,9 +67,13 @@ class Candidate:
         self._guarded = guarded = spec["guarded"]
         self._watch: AbstractContextManager[Any] = self._guard if guarded else nullcontext()
         self._census: Census | None = None
+        self._runtime: Runtime | None = None
         if guarded:
             roots = Plan.parse(spec["plan"]).read or paths.readable([])
             self._census = Census(self._guard.violate, device, spec["scratch"], roots)
+            if spec["runtime"]:
+                self._runtime = import_module(spec["runtime"])
+                self._runtime.attend(self._guard)
             hatches.close(self._guard, device)
         self._stopwatch = Stopwatch(device)
         self._region: Region | None = None
@@ -109,7 +117,7 @@ class Candidate:
             kind, message = "output", str(error)
         elif isinstance(error, CompilerError):
             kind, message = "build", trace.compiler_errors(str(error))
-        elif isinstance(error, triton_errors()):
+        elif isinstance(error, (*triton_errors(), *(self._runtime.errors() if self._runtime else ()))):
             kind = "build"
         elif isinstance(error, (torch.OutOfMemoryError, MemoryError)):
             kind = "memory"
@@ -209,7 +217,8 @@ class Candidate:
     def _told(self, recorder: Recorder, calls: int) -> dict[str, Any]:
         """The record, with what is known of where each kernel comes from."""
         modules = self._census.own if self._census else []
-        origins = Origins(recorder.names(), modules, Path(self._path).read_text("utf-8"))
+        generated = self._runtime.generated if self._runtime else None
+        origins = Origins(recorder.names(), modules, Path(self._path).read_text("utf-8"), generated)
         return recorder.report(calls, origins.of, origins.spills)
 
     def on_gate(self, request: dict[str, Any], fds: list[int]) -> dict[str, Any]:
@@ -339,7 +348,7 @@ def build(peer: Peer, spec: dict[str, Any]) -> None:
 
 def main(link: int, spec: dict[str, Any], parent: int) -> None:
     """Entry after the fork. `spec`: role ("build" | "run"), scratch, source, device, guarded, plan,
-    environment.
+    environment, runtime (see `languages`).
     """
     confine(spec["scratch"], [link], parent, Plan.parse(spec["plan"]))
     os.environ.update(spec["environment"])

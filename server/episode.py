@@ -18,13 +18,14 @@ from datetime import UTC, datetime
 from typing import Any
 
 from kernel_env.extract import extract_code
-from kernel_env.models import KernelObservation, KernelState, Language
+from kernel_env.models import KernelObservation, KernelState
 
 from .backend import Backend
 from .feedback import feedback
+from .languages import LanguageError, check_runnable, runnable
 from .observation import facts, numbers, where
 from .outcome import Device, Evaluation, EvaluationRequest, Infrastructure, Outcome, TaskSource
-from .problem import problem_text, runnable
+from .problem import problem_text
 from .protocol import Refusal, encodable
 from .requests import ResetRequest, StepRequest
 from .reward import reward
@@ -42,7 +43,7 @@ class Episode:
     def __init__(self, backend: Backend, task: Task, request: ResetRequest, device: Device) -> None:
         self.id = request.episode_id or uuid.uuid4().hex
         self.task = task
-        self.language: Language = request.language
+        self.language = request.language
         self.done = False
         self._backend = backend
         self._seed = request.seed
@@ -64,13 +65,10 @@ class Episode:
         except TaskError as error:
             raise Refusal("VALIDATION_ERROR", str(error)) from error
         device = await backend.device()
-        languages = runnable(device)
-        if request.language not in languages:
-            raise Refusal(
-                "VALIDATION_ERROR",
-                f"language={request.language!r} does not run on this server's device ({device.kind});"
-                f" use one of: {', '.join(languages)}",
-            )
+        try:
+            check_runnable(request.language, device)
+        except LanguageError as error:
+            raise Refusal("VALIDATION_ERROR", str(error)) from error
         return cls(backend, task, request, device)
 
     @property

@@ -14,10 +14,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from types import TracebackType
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
+
+if TYPE_CHECKING:
+    from .tracing import Tracing
 
 _ALLOCATE = """
 empty empty_strided empty_like empty_permuted new_empty new_empty_strided zeros zeros_like new_zeros ones
@@ -54,6 +57,7 @@ class DispatchGuard(TorchDispatchMode):
         self._device = device
         self._tell = tell
         self.violations: list[str] = []
+        self.tracing: Tracing | None = None
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -84,6 +88,12 @@ class DispatchGuard(TorchDispatchMode):
         if space not in BUILTIN_SPACES:
             with self:  # what it does inside is seen as well
                 return func.redispatch(self._backend(args, kwargs), *args, **kwargs)
+        tracing = self.tracing
+        if tracing is not None and tracing.active and tracing.contentless(_tensors((*args, *kwargs.values()))):
+            result = func(*args, **kwargs)
+            if name not in _ALLOWED and not tracing.contentless(_tensors((result,))):
+                self.violate(f"{name} in PyTorch made a tensor with contents while a kernel was compiled")
+            return result
         if name not in _ALLOWED and not self._on_small_host_tensors(args, kwargs):
             self.violate(
                 f"forward() ran {name} in PyTorch; compute it in your own kernel"

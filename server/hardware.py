@@ -9,12 +9,18 @@ from typing import Any
 
 import torch
 
+from . import languages
 from .outcome import Device
 
 
 def describe(device: torch.device) -> Device:
     """Creates the device's context on CUDA."""
-    versions = {"python": platform.python_version(), "torch": torch.__version__, **_triton_version()}
+    versions = {
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        **_triton_version(),
+        **languages.versions(),
+    }
     if device.type == "cuda":
         properties = torch.cuda.get_device_properties(device)
         torch.zeros(1, device=device)

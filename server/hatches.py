@@ -38,6 +38,7 @@ _REASONS = {"ctypes": _FOREIGN, "_ctypes": _FOREIGN}
 _INNER = "a kernel has no business with what evaluates it"
 _FOR_IMPORTS = ("__class__", "__file__", "__loader__", "__name__", "__package__", "__path__", "__spec__")
 _frame = sys._getframe
+_NOT_YOURS = "dispatch is not a kernel's business"
 _DISPATCH = [
     "_DisableTorchDispatch",
     "_DisablePythonDispatcher",
@@ -117,20 +118,35 @@ def _forbid_capture_outside_forward(guard: DispatchGuard) -> None:
 
 
 def _forbid_dispatch_tricks(guard: DispatchGuard) -> None:
-    advice = "dispatch is not a kernel's business"
     for name in _DISPATCH:
-        _replace(torch._C, name, _refuse(guard, f"torch._C.{name}", advice))
-        _replace(_python_dispatch, name, _refuse(guard, f"torch._C.{name}", advice))
+        for place in (torch._C, _python_dispatch):
+            _replace_dispatch(guard, place, name, f"torch._C.{name}")
     for name in _MODES:
-        _replace(_python_dispatch, name, _refuse(guard, name, advice))
+        _replace_dispatch(guard, _python_dispatch, name, name)
     original = _python_dispatch._disable_current_modes
-    refused = _refuse(guard, "_disable_current_modes", advice)
+    refused = _refuse(guard, "_disable_current_modes", _NOT_YOURS)
 
     def disable_current_modes() -> Any:
         printing = _module(_frame(1)) == "torch._tensor_str"
-        return original() if printing else refused()
+        return original() if printing or _is_traced(guard, _frame(1)) else refused()
 
     _python_dispatch._disable_current_modes = disable_current_modes
+
+
+def _replace_dispatch(guard: DispatchGuard, place: Any, name: str, shown: str) -> None:
+    original = getattr(place, name, None)
+    refused = _refuse(guard, shown, _NOT_YOURS)
+
+    def asked(*args: Any, **kwargs: Any) -> Any:
+        assert original is not None
+        return original(*args, **kwargs) if _is_traced(guard, _frame(1)) else refused()
+
+    _replace(place, name, asked)
+
+
+def _is_traced(guard: DispatchGuard, frame: FrameType) -> bool:
+    """Whether the compiler of a language asks, which switches modes while it traces."""
+    return guard.tracing is not None and guard.tracing.vouches(frame)
 
 
 def _forbid_replacing_operators(guard: DispatchGuard) -> None:

@@ -1,7 +1,8 @@
 """Whose a kernel is, by where it comes from: the submission's Triton functions, its compiled modules, its text.
 
 In the candidate's process. nvcc leaves the mangled name of each kernel in the module that launches it; Triton's
-compiled kernels know the function that they were made from. Names of libraries are found in neither.
+compiled kernels know the function that they were made from, and a language's compiler those that it wrote.
+Names of libraries are found in neither.
 """
 
 from __future__ import annotations
@@ -9,13 +10,14 @@ from __future__ import annotations
 import gc
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
 
 from .mapped import Mapped
 
+Generated = Callable[[Callable[..., object]], bool]
 _MANGLED = re.compile(rb"_Z[\w.$]{2,4000}")
 _HEAD = re.compile(r"(?:[^<(]*[\s:])?(\w+)\s*(?:[<(]|$)")
 _IDENTIFIER = re.compile(r"\w+")
@@ -24,9 +26,11 @@ _IDENTIFIER = re.compile(r"\w+")
 class Origins:
     """Answers for `names`, demangled as CUPTI's record has them."""
 
-    def __init__(self, names: Iterable[str], modules: Iterable[Mapped], text: str) -> None:
+    def __init__(
+        self, names: Iterable[str], modules: Iterable[Mapped], text: str, generated: Generated | None = None
+    ) -> None:
         self._names = set(names)
-        compiled = list(_triton_kernels())
+        compiled = list(_triton_kernels(generated))
         self._triton = {kernel.name for kernel in compiled}
         self.spills = _spills(compiled)
         self._extension = self._in_modules(list(modules))
@@ -69,8 +73,8 @@ def _spills(compiled: Iterable[Any]) -> dict[tuple[str, int], int]:
     }
 
 
-def _triton_kernels() -> Iterator[Any]:
-    """Those that Triton has compiled from functions of the submission."""
+def _triton_kernels(generated: Generated | None) -> Iterator[Any]:
+    """Those that Triton has compiled from functions of the submission, or `generated` from kernels of its."""
     if "triton" not in sys.modules:
         return
     from triton.compiler import CompiledKernel
@@ -78,5 +82,7 @@ def _triton_kernels() -> Iterator[Any]:
     for thing in gc.get_objects():
         if type(thing) is CompiledKernel:
             function = getattr(getattr(thing.src, "fn", None), "fn", None)
-            if getattr(function, "__module__", None) == "submission":
+            if getattr(function, "__module__", None) == "submission" or (
+                generated is not None and function is not None and generated(function)
+            ):
                 yield thing

@@ -267,7 +267,7 @@ class EvaluationRequest(Fact):
 
     id: str
     task: TaskSource
-    language: Literal["triton", "cuda", "cpp"]
+    language: str
     code: str
     budget_s: float
     mode: Literal["submission", "unchecked", "audit"] = "submission"

@@ -2,11 +2,12 @@
 
 Adjustments are few and named: extensions are built light where that works (see `light`); a failed compile raises
 `CompilerError`, so that its class and not its wording says what happened; Triton's interpreter takes an
-autotuner's first configuration, as there is nothing to time.
+autotuner's first configuration, as there is nothing to time, and has functions of libdevice's names.
 """
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import sys
@@ -21,6 +22,7 @@ from typing import Any
 import numpy  # noqa: F401
 import torch
 
+from . import libdevice
 from .light import Light, UnknownHeadersError
 
 _logger = logging.getLogger(__name__)
@@ -54,6 +56,7 @@ def prepare(skip: Collection[str] = ()) -> str | None:
         return None
     if os.environ.get("TRITON_INTERPRET") == "1":
         _take_first_configuration()
+        libdevice.fill()
         return None
     for name, step in STEPS.items():
         if name not in skip:
@@ -61,6 +64,17 @@ def prepare(skip: Collection[str] = ()) -> str | None:
             if dirty() is not None:
                 return name
     return None
+
+
+def prepare_language(runtime: str) -> str | None:
+    """Have a language's runtime (see `languages`) import what it needs. Why that didn't go well, or None."""
+    try:
+        import_module(runtime).prepare()
+    except (ImportError, AttributeError, OSError, RuntimeError) as error:
+        return f"{runtime} can't be prepared: {type(error).__name__}: {error}"
+    gc.collect()
+    gc.freeze()
+    return dirty()
 
 
 def _attempt(name: str, step: Callable[[], object]) -> None:
@@ -157,8 +171,16 @@ def dirty() -> str | None:
     """Why this process must not fork candidates, or None when it is clean."""
     if torch.cuda.is_initialized():
         return "a CUDA context exists"
+    if _has_open("/dev/nvidia-uvm"):
+        return "the CUDA driver was started"
     threads = os.listdir("/proc/self/task")
     if len(threads) != 1:
         names = ", ".join(Path(f"/proc/self/task/{thread}/comm").read_text().strip() for thread in threads)
         return f"{len(threads)} threads are running: {names}"
     return None
+
+
+def _has_open(device: str) -> bool:
+    """A driver that is up before a fork is of no use after it, and shows by nothing else."""
+    links = Path("/proc/self/fd").iterdir()
+    return any(os.path.islink(link) and os.readlink(link) == device for link in links)

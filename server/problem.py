@@ -1,8 +1,8 @@
 """The problem text: everything a model needs to solve a task in a language, in one Markdown text.
 
-The words are in `prompts/`: a template for each language (`string.Template`), and `rules.md`, which holds
-for all. This module fills in what depends on task, settings and device. It states what the evaluator does
-and decides nothing itself.
+The words are in `prompts/`: a template for each language (`string.Template`; a plug-in brings its own), and
+`rules.md`, which holds for all. This module fills in what depends on task, settings and device. It states what the
+evaluator does and decides nothing itself.
 """
 
 from __future__ import annotations
@@ -12,92 +12,59 @@ from functools import cache
 from pathlib import Path
 from string import Template
 
-from . import peaks, strict
+from . import languages, peaks, strict
 from .config import Precision, Settings
 from .extras import disclosure, extras_of
+from .languages import PROMPTS, Language
 from .outcome import Device
 from .tasks import Task
 
-LANGUAGES = ("triton", "cuda", "cpp")
-_RUNNABLE: dict[str, tuple[str, ...]] = {
-    "cuda": ("triton", "cuda"),
-    "cpu": ("triton", "cpp"),
-    "mock": ("triton", "cuda", "cpp"),
-}
-
 DTYPES: dict[Precision, str] = {"fp32": "torch.float32", "fp16": "torch.float16", "bf16": "torch.bfloat16"}
 
-_IN_CPP: dict[Precision, dict[str, str]] = {
-    "fp16": {
-        "cuda": " The example is in 32 bits; data are `data_ptr<at::Half>()`, in a kernel `__half`.",
-        "cpp": " The example is in 32 bits; data are `data_ptr<at::Half>()`.",
-    },
-    "bf16": {
-        "cuda": " The example is in 32 bits; data are `data_ptr<at::BFloat16>()`, to kernels `__nv_bfloat16`.",
-        "cpp": " The example is in 32 bits; data are `data_ptr<at::BFloat16>()`.",
-    },
-}
-
-_PROMPTS = Path(__file__).parent / "prompts"
 _GIB = 1 << 30
 
 
-class LanguageError(ValueError):
-    """The language is none that submissions may be written in."""
-
-
 class PromptError(RuntimeError):
-    """A template in `prompts/` has a placeholder that nothing fills."""
+    """A template has a placeholder that nothing fills."""
 
 
 def problem_text(task: Task, language: str, settings: Settings, device: Device | None) -> str:
     """The problem as Markdown; `device` is None while it is not known. Raises `LanguageError`."""
-    check_language(language)
+    spoken = languages.get(language)
     rules = rules_text(settings)
     judging = "\n".join(
         (
-            _device(device),
+            _device(device, spoken),
             *_models(task, settings),
             *precision_text(settings.precision, language),
-            *_interpreted(language, settings, device),
+            *_interpreted(spoken, settings, device),
             correctness_text(task, settings, device),
-            _timing(language, device),
+            _timing(spoken, device),
             _reward(settings, device),
             _limits(settings),
         )
     )
-    return _fill(language, task_id=task.id, reference=fenced(task.source), rules=rules, judging=judging)
+    return _fill(spoken.prompt, task_id=task.id, reference=fenced(task.source), rules=rules, judging=judging)
 
 
 def rules_text(settings: Settings) -> str:
     """What holds for a submission in any language, as Markdown."""
-    return _fill("rules", max_code_kib=settings.max_code_bytes // 1024)
+    return _fill(PROMPTS / "rules.md", max_code_kib=settings.max_code_bytes // 1024)
 
 
-def check_language(language: str) -> None:
-    """Raises `LanguageError`, which names the valid choices."""
-    if language not in LANGUAGES:
-        raise LanguageError(f"unknown language {language[:40]!r}; use one of: {', '.join(LANGUAGES)}")
-
-
-def runnable(device: Device) -> tuple[str, ...]:
-    """The languages whose submissions this device can run."""
-    return _RUNNABLE[device.kind]
-
-
-def _fill(name: str, **values: object) -> str:
+def _fill(template: Path, **values: object) -> str:
     try:
-        return _template(name).substitute(values)
+        return _template(template).substitute(values)
     except (KeyError, ValueError) as error:
         raise PromptError(
-            f"prompts/{name}.md: {error}; its placeholders are {', '.join(f'${key}' for key in values)},"
+            f"{template}: {error}; its placeholders are {', '.join(f'${key}' for key in values)},"
             " and a dollar sign is written $$"
         ) from error
 
 
 @cache
-def _template(name: str) -> Template:
-    return Template((_PROMPTS / f"{name}.md").read_text(encoding="utf-8"))
+def _template(file: Path) -> Template:
+    return Template(file.read_text(encoding="utf-8"))
 
 
 def fenced(source: str) -> str:
@@ -107,7 +74,7 @@ def fenced(source: str) -> str:
     return f"{fence}python\n{source.strip()}\n{fence}"
 
 
-def _device(device: Device | None) -> str:
+def _device(device: Device | None, language: Language) -> str:
     if device is None:
         return "- Device: not known yet, as the evaluator is still starting."
     if device.kind == "mock":
@@ -120,7 +87,8 @@ def _device(device: Device | None) -> str:
         facts.append(f"compute capability {device.capability}")
     if device.memory_bytes:
         facts.append(f"{device.memory_bytes / _GIB:.0f} GiB of memory")
-    facts += [f"{name} {version}" for name, version in device.versions.items()]
+    others = languages.packages() - {language.package}
+    facts += [f"{name} {version}" for name, version in device.versions.items() if name not in others]
     return f"- Device: {', '.join(facts)}."
 
 
@@ -150,19 +118,20 @@ def precision_text(precision: Precision, language: str) -> tuple[str, ...]:
     """The item of a Markdown list that says what is cast; none in 32 bits, which tasks are written in."""
     if precision == "fp32":
         return ()
-    dtype = DTYPES[precision]
+    dtype, own = DTYPES[precision], languages.get(language).halves.get(precision, "")
     return (
         f"- Precision: {precision}. `Model` and `ModelNew` are constructed as they are written, then their"
         f" floating-point parameters and buffers are cast to `{dtype}`. So are floating-point inputs of `forward`"
         " and tensors among the constructor's arguments. Integers and booleans stay, and so does what `__init__`"
         " keeps as neither parameter nor buffer: cast that yourself. Outputs have the dtype that `Model` then"
         " returns. Sum and compute in 32 bits, and round once at the end: what the reference gives in 32 bits from"
-        f" the same `{dtype}` numbers, rounded, is right as well.{_IN_CPP[precision].get(language, '')}",
+        f" the same `{dtype}` numbers, rounded, is right as well.{own}",
     )
 
 
-def _interpreted(language: str, settings: Settings, device: Device | None) -> tuple[str, ...]:
-    if device is None or (device.kind, language, settings.precision) != ("cpu", "triton", "bf16"):
+def _interpreted(language: Language, settings: Settings, device: Device | None) -> tuple[str, ...]:
+    bf16 = settings.precision == "bf16"
+    if device is None or device.kind != "cpu" or not (bf16 and language.interpreted):
         return ()
     return (
         "- Triton's interpreter gets arithmetic on bf16 values wrong, `tl.dot` included: convert what is loaded to"
@@ -182,36 +151,24 @@ def _models(task: Task, settings: Settings) -> tuple[str, ...]:
     )
 
 
-def _timing(language: str, device: Device | None) -> str:
+def _timing(language: Language, device: Device | None) -> str:
     if device is None:
         return "- Timing: against the reference in eager PyTorch, side by side on the same device."
     if device.kind == "mock":
         return "- Timing: none that means anything."
+    if (why := language.lacks(device)) is not None:
+        return f"- Timing: none. {why}; use the language {' or '.join(languages.runnable(device))}."
     if device.kind == "cuda":
-        if language == "cpp":
-            return (
-                "- Timing: the inputs lie in the memory of a CUDA device, which C++ for the CPU cannot read:"
-                " use the language cuda or triton here."
-            )
         return (
             "- Timing: the median of single calls by CUDA events, the L2 cache flushed before each, in turn"
             " with the reference in eager PyTorch on the same inputs. Outputs of timed calls are compared"
             " too."
         )
-    return _timing_on_cpu(language)
-
-
-def _timing_on_cpu(language: str) -> str:
-    if language == "triton":
+    if language.interpreted:
         return (
             "- Timing: none. There is no CUDA device, so Triton runs in its interpreter: kernels are really"
             " run and their results compared, but speed is not measured. The interpreter runs one program of"
             " the grid after the other: fewer programs with larger blocks finish sooner."
-        )
-    if language == "cuda":
-        return (
-            "- Timing: none. There is no CUDA device here: CUDA code cannot be run; use the language triton"
-            " or cpp."
         )
     return (
         "- Timing: the median of single calls by wall clock, in turn with the reference in eager PyTorch on"

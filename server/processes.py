@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
-from . import trace
+from . import languages, trace
 from .child import Child, StartFailed
 from .confinement import Confinement, Home
 from .cores import for_compilers
@@ -38,6 +38,8 @@ class Processes:
         self._folder: str = config["folder"]
         self._starting_judge = asyncio.Lock()
         self._starting_zygote = asyncio.Lock()
+        self._preparing = asyncio.Lock()
+        self._prepared_for: set[tuple[int, str]] = set()
         self._judge: Child | None = None
         self._zygote: Child | None = None
         self._device: Device | None = None
@@ -98,6 +100,7 @@ class Processes:
         `more` is for the role's own `spec`. Raises `FrameError` if the zygote is gone.
         """
         zygote = await self.zygote()
+        await self._prepared(zygote, request)
         async with self.confinement.source(home, trace.NAME, request.code) as source:
             spec = self._spec(role, request, home, source) | more
             try:
@@ -109,6 +112,23 @@ class Processes:
             finally:
                 if not zygote.alive:
                     await finish(self._bury(zygote))
+
+    async def _prepared(self, zygote: Child, request: EvaluationRequest) -> None:
+        """What a submission's language needs is imported when one is first asked for. Raises `StartFailed`."""
+        runtime = _runtime(request)
+        async with self._preparing:
+            if not runtime or (zygote.pid, runtime) in self._prepared_for:
+                return
+            try:
+                fault = (await zygote.ask({"op": "prepare", "runtime": runtime}, timeout_s=START_S))["fault"]
+            except FrameError:
+                await self._bury(zygote)
+                raise
+            if fault:
+                await self._bury(zygote)
+                raise StartFailed(f"the language {request.language} can't be run here: {fault}")
+            self._prepared_for = {(zygote.pid, known) for pid, known in self._prepared_for if pid == zygote.pid}
+            self._prepared_for.add((zygote.pid, runtime))
 
     @property
     def facts(self) -> dict[str, int]:
@@ -135,7 +155,7 @@ class Processes:
         codes = [request.task.as_submission]
         if self._config["baseline"] == "compile":
             codes.append(request.task.as_compiled())
-        if self._config["device"] == "cpu" and request.language == "triton":
+        if self._config["device"] == "cpu" and languages.get(request.language).interpreted:
             codes = []
         async with AsyncExitStack() as stack:
             twins = []
@@ -164,6 +184,7 @@ class Processes:
             "source": source,
             "device": self._config["device"],
             "guarded": guarded,
+            "runtime": _runtime(request),
             "precision": self._config["precision"],
             "cores": [] if role == "run" else for_compilers(self._config["cores"]),
             "plan": plan.json(),
@@ -193,3 +214,8 @@ class Processes:
         """The processes that no candidate may touch."""
         children = [child.pid for child in (self._judge, self._zygote) if child is not None]
         return [os.getpid(), os.getppid(), *children]
+
+
+def _runtime(request: EvaluationRequest) -> str:
+    """A reference is in no language of a submission's."""
+    return "" if request.mode == "audit" else languages.get(request.language).runtime

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
-from kernel_env.models import Language
-
-from .problem import LANGUAGES
+from . import languages
 from .protocol import Refusal, check_keys, echo
 from .task_sources.text import MAX_TEXT_BYTES
 from .tasks import SPLITS
@@ -32,7 +30,7 @@ class ResetRequest:
     task_id: str | None = None
     task_source: str | None = None
     split: str = "train"
-    language: Language = "triton"
+    language: str = "triton"
 
     @classmethod
     def parse(cls, data: dict[str, Any]) -> ResetRequest:
@@ -47,7 +45,7 @@ class ResetRequest:
             task_id=_text(data, "task_id"),
             task_source=_source(data),
             split=_choice(data, "split", SPLITS, cls.split),
-            language=cast(Language, _choice(data, "language", LANGUAGES, cls.language)),
+            language=_choice(data, "language", languages.known(), cls.language),
         )
 
 

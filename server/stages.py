@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
-from . import trace
+from . import languages, trace
 from .budget import Budget
 from .checks import check
 from .child import Child
@@ -127,6 +127,9 @@ class Stages:
             except FrameError:
                 outcome = Crashed(stage="compile") if child.greeted else Infrastructure(message=NOT_SET_UP)
                 await child.ends(ENDING_S)
+                import sys
+
+                sys.stderr.write(child.output.text())
         return _with_status(outcome, child) if outcome else None
 
     async def _zygote_ready(self, budget: Budget) -> None:
@@ -135,7 +138,7 @@ class Stages:
 
     async def _rehearse(self, request: EvaluationRequest, home: Home, budget: Budget) -> None:
         """Compile Triton kernels while another submission has the device; how it goes is of no account."""
-        if not self._processes.facts or request.language != "triton" or request.mode == "audit":
+        if not self._processes.facts or not languages.get(request.language).rehearsed or request.mode == "audit":
             return
         with budget.timed("rehearsal"):
             sketch = await self._sketched(request.task)

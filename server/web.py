@@ -19,7 +19,7 @@ from kernel_env import __version__
 
 from . import peaks
 from .backend import Backend
-from .problem import LANGUAGES, runnable
+from .languages import known, runnable
 from .protocol import presentable
 
 PATH = "/web/kernels/"
@@ -95,7 +95,7 @@ async def _about(backend: Backend) -> dict[str, Any]:
     rates = {name: found for name in sorted(names) if (found := peaks.known(name, supplied))}
     return {
         "version": __version__,
-        "languages": list(runnable(device) if device else LANGUAGES),
+        "languages": list(runnable(device) if device else known()),
         "peaks": {name: asdict(found) for name, found in rates.items()},
         "max_turns": settings.max_turns,
         "step_timeout_s": settings.step_timeout_s,

@@ -1,11 +1,11 @@
 """The process that forks candidates: torch and triton imported once, no device context ever, one thread.
 
 `python -m kernel_env.server.zygote FD [SKIP...]` serves the worker over an inherited socket (`SKIP`: see
-`preload`). `fork` makes a child (its link, stdout and stderr ride along as descriptors); `reap` collects a child
-that has ended, kills its process group, whatever else has the child's user id, and every stray descendant that
-this process, a subreaper, has adopted. The worker decides when; so a pid stays valid until it says `reap`. A
-closed socket ends the zygote and all its children: it asks for no death signal, as it cleans up after a worker
-that was killed.
+`preload`). `prepare` imports what a language needs. `fork` makes a child (link, stdout and stderr ride along as
+descriptors); `reap` collects a child that has ended, kills its process group, whatever else has the child's user
+id, and every stray descendant that this process, a subreaper, has adopted. The worker decides when; so a pid stays
+valid until it says `reap`. A closed socket ends the zygote and all its children: it asks for no death signal, as
+it cleans up after a worker that was killed.
 """
 
 from __future__ import annotations
@@ -41,6 +41,8 @@ class Zygote:
                 break
             if request["op"] == "fork":
                 self._peer.send({"pid": self._fork(request["spec"], fds)})
+            elif request["op"] == "prepare":
+                self._peer.send({"fault": preload.prepare_language(request["runtime"])})
             else:
                 self._peer.send(self._reap(request["pid"]))
         for pid in list(self._plans):
@@ -84,6 +86,10 @@ def _become_candidate(link: int, stdout: int, stderr: int, spec: dict[str, Any],
             os.sched_setaffinity(0, spec["cores"])
         _main(spec["role"])(link, spec, parent)
         status = 0
+    except BaseException:
+        import traceback
+
+        traceback.print_exc()
     finally:
         os._exit(status)
 

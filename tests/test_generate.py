@@ -9,8 +9,8 @@ import pytest
 
 from kernel_env.server.checks import check
 from kernel_env.server.config import Settings
+from kernel_env.server.languages import known
 from kernel_env.server.tasks import TaskSet
-from kernel_env.toolkit.languages import LANGUAGES
 from kernel_env.toolkit.prompt import EXAMPLES, SHOTS, Style, example, prompt
 
 from .commands import invoke
@@ -90,7 +90,7 @@ def test_one_kernel_is_generated_and_judged() -> None:
         assert "401" in refused.stderr
 
 
-@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("language", known())
 def test_a_prompt_holds_what_it_is_asked_to(language: str) -> None:
     task = TaskSet.load(Settings()).get("level1/e01_RowSoftmax")
     for shots, count in SHOTS.items():
@@ -107,7 +107,7 @@ def test_a_prompt_holds_what_it_is_asked_to(language: str) -> None:
     assert "runs on A Toaster." in prompt(task, Style(language, "zero", "A Toaster"), Settings())
 
 
-@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("language", known())
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_examples_pass_the_static_checks(name: str, language: str) -> None:
     assert check(example(name, language), language, 1 << 18) is None

@@ -14,9 +14,10 @@ import pytest
 from kernel_env.extract import extract_code
 from kernel_env.server.checks import check
 from kernel_env.server.config import Settings
+from kernel_env.server.languages import LanguageError, known
 from kernel_env.server.outcome import Device
 from kernel_env.server.peaks import Peak
-from kernel_env.server.problem import LANGUAGES, LanguageError, problem_text
+from kernel_env.server.problem import problem_text
 from kernel_env.server.tasks import TaskSet
 
 SETTINGS = Settings(trials=7, atol=0.002, rtol=0.003, max_turns=9, build_timeout_s=123)
@@ -33,7 +34,7 @@ MOCK = Device(kind="mock", name="mock")
 
 
 @pytest.mark.parametrize("device", [None, CPU, GPU, MOCK])
-@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("language", known())
 def test_the_text_is_complete(language: str, device: Device | None) -> None:
     text = problem_text(TASK, language, SETTINGS, device)
     assert TASK.source.strip() in text
@@ -93,7 +94,7 @@ def test_an_unknown_language_names_the_choices(language: str) -> None:
     assert len(str(error.value)) < 120
 
 
-@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("language", known())
 def test_the_example_passes_the_static_checks(language: str) -> None:
     code = extract_code(problem_text(TASK, language, SETTINGS, GPU))
     assert "class ModelNew(nn.Module)" in code

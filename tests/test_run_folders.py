@@ -10,11 +10,11 @@ from typing import Any, Self
 
 import pytest
 
+from kernel_env.server.languages import guess
 from kernel_env.toolkit.attempt import Attempt
 from kernel_env.toolkit.batch import LOST_IN_A_ROW, Unjudged, Work, judge
 from kernel_env.toolkit.evaluators import EvaluatorError, Fault, Verdict
 from kernel_env.toolkit.folder import FolderError, Sample, kernels, locked, results_files
-from kernel_env.toolkit.languages import language_of
 from kernel_env.toolkit.problems import SelectionError, by_place, numbers, select
 from kernel_env.toolkit.results import Results, ResultsError
 
@@ -224,7 +224,7 @@ def test_numbers_name_tasks() -> None:
 
 
 def test_a_language_is_told_by_what_is_used() -> None:
-    assert language_of(CODE) == "triton"
-    assert language_of("load_inline(name='x', cpp_sources='', cuda_sources=S)") == "cuda"
-    assert language_of("load_inline(name='x', cpp_sources=S)") == "cpp"
-    assert language_of("x = 1") == "triton"
+    assert guess(CODE) == "triton"
+    assert guess("load_inline(name='x', cpp_sources='', cuda_sources=S)") == "cuda"
+    assert guess("load_inline(name='x', cpp_sources=S)") == "cpp"
+    assert guess("x = 1") == "triton"

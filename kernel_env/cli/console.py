@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from kernel_env.server.tasks import TaskSet
 
 USAGE = 2
+LANGUAGES = "triton, cuda, cpp, helion or a plug-in's."
 
 # A pipe has no width of its own: lines stay whole there.
 PIPE_WIDTH = 400
@@ -38,6 +39,18 @@ def fail(message: object, status: int = 1) -> NoReturn:
     """End the command with one line on stderr."""
     err.print(f"kernel-env: {message}", style="red", markup=False)
     raise typer.Exit(status)
+
+
+def check_language(name: str, *others: str) -> None:
+    """Ends the command unless it is a language, or one of `others`."""
+    from kernel_env.server import languages
+
+    try:
+        known = (*others, *languages.known())
+    except languages.LanguageError as error:
+        fail(error, USAGE)
+    if name not in known:
+        fail(f"--language {name!r} is not allowed; use one of: {', '.join(known)}", USAGE)
 
 
 @contextmanager

@@ -19,7 +19,20 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .console import USAGE, err, fail, leave_gradio_out, load_tasks, out, pool_of, progress, settings_from, steps
+from .console import (
+    LANGUAGES,
+    USAGE,
+    check_language,
+    err,
+    fail,
+    leave_gradio_out,
+    load_tasks,
+    out,
+    pool_of,
+    progress,
+    settings_from,
+    steps,
+)
 
 if TYPE_CHECKING:
     from kernel_env.toolkit.attempt import Attempt
@@ -29,6 +42,7 @@ if TYPE_CHECKING:
     from kernel_env.toolkit.problems import Place
     from kernel_env.toolkit.results import Results
 
+AUTO = "auto"
 SAVE_EVERY_S = 2.0
 
 
@@ -36,7 +50,7 @@ def eval_run(
     folder: Annotated[Path, typer.Argument(metavar="RUN_DIR", help="Holds level_L_problem_P_sample_S_kernel.py.")],
     level: Annotated[list[int] | None, typer.Option(help="Only this level; may be repeated.")] = None,
     problems: Annotated[str | None, typer.Option(help="Only these problems, such as 1-10,23.")] = None,
-    language: Annotated[str, typer.Option(help="triton, cuda or cpp; auto: by what a file uses.")] = "auto",
+    language: Annotated[str, typer.Option(help=f"{LANGUAGES[:-1]}; auto: by what a file uses.")] = "auto",
     url: Annotated[
         str | None, typer.Option("--url", "--base-url", help="A running server; without it, evaluate here.")
     ] = None,
@@ -60,12 +74,10 @@ def eval_run(
     """Judge the kernels of a run directory; results go into eval_results.json, in KernelBench's format."""
     from kernel_env.toolkit.evaluators import EvaluatorError
     from kernel_env.toolkit.folder import FolderError, locked
-    from kernel_env.toolkit.languages import AUTO, LANGUAGES
     from kernel_env.toolkit.problems import SelectionError
     from kernel_env.toolkit.results import ResultsError
 
-    if language not in (AUTO, *LANGUAGES):
-        fail(f"--language {language!r} is not allowed; use one of: {AUTO}, {', '.join(LANGUAGES)}", USAGE)
+    check_language(language, AUTO)
     options = {
         "KERNEL_ENV_EVALUATOR": evaluator,
         "KERNEL_ENV_GPUS": gpus,
@@ -171,9 +183,9 @@ class _Run:
 
     def _work(self, tasks: Mapping[Place, str]) -> list[Work]:
         from kernel_env.extract import extract_code
+        from kernel_env.server.languages import guess
         from kernel_env.toolkit.batch import Unjudged, Work
         from kernel_env.toolkit.folder import read_text
-        from kernel_env.toolkit.languages import AUTO, language_of
 
         work = []
         for sample, file in self.kernels.items():
@@ -186,7 +198,7 @@ class _Run:
             if self._known(sample, code):
                 self.kept += 1
                 continue
-            language = language_of(code) if self.language == AUTO else self.language
+            language = guess(code) if self.language == AUTO else self.language
             work.append(Work(sample, task_id, language, code))
         return work
 

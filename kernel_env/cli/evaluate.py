@@ -15,13 +15,23 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from .console import USAGE, fail, leave_gradio_out, load_tasks, out, pool_of, progress, settings_from
+from .console import (
+    LANGUAGES,
+    USAGE,
+    check_language,
+    fail,
+    leave_gradio_out,
+    load_tasks,
+    out,
+    pool_of,
+    progress,
+    settings_from,
+)
 
 if TYPE_CHECKING:
     from kernel_env.server.config import Settings
     from kernel_env.server.outcome import EvaluationRequest
 
-LANGUAGES = ("triton", "cuda", "cpp")
 READY_S = 300.0
 
 Verdict = dict[str, Any]
@@ -30,7 +40,7 @@ Verdict = dict[str, Any]
 def evaluate(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The submission; - reads standard input.")],
     task: Annotated[str, typer.Option(metavar="ID", help="Such as level1/e01_RowSoftmax.")],
-    language: Annotated[str, typer.Option(help="triton, cuda or cpp.")] = "triton",
+    language: Annotated[str, typer.Option(help=LANGUAGES)] = "triton",
     url: Annotated[str | None, typer.Option(help="A running server; without it, evaluate here.")] = None,
     evaluator: Annotated[
         str | None, typer.Option(help="auto, gpu, cpu or mock, without --url [KERNEL_ENV_EVALUATOR].")
@@ -50,8 +60,8 @@ def evaluate(
     as_json: Annotated[bool, typer.Option("--json", help="The verdict as one JSON object.")] = False,
 ) -> None:
     """Evaluate one submission. Status 0 only if it passed."""
-    if language not in LANGUAGES:
-        fail(f"--language {language!r} is not allowed; use one of: {', '.join(LANGUAGES)}", USAGE)
+    if url is None:
+        check_language(language)
     code = read_code(file)
     if url is not None:
         verdict = ask_server(url, code, task, language)
@@ -125,7 +135,7 @@ def evaluate_here(options: dict[str, str | None], code: str, task_id: str, langu
     request = EvaluationRequest(
         id="eval",
         task=TaskSource(id=task.id, source=task.source, hash=task.hash),
-        language=language,  # type: ignore[arg-type]  # checked against LANGUAGES
+        language=language,
         code=extract_code(code),
         budget_s=settings.step_timeout_s,
     )

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from .console import err, fail, leave_gradio_out, load_tasks, out, settings_from
+from .console import LANGUAGES, err, fail, leave_gradio_out, load_tasks, out, settings_from
 
 if TYPE_CHECKING:
     from kernel_env.evolve import EvolveConfig, EvolveResult, KernelEvolve, LLMConfig
@@ -91,7 +91,7 @@ def evolve(
     patience: Annotated[int | None, typer.Option(help="Stop after so many candidates without a new best.")] = None,
     parallel_llm: Annotated[int | None, typer.Option(help="Requests at one time.")] = None,
     parallel_eval: Annotated[int | None, typer.Option(help="Evaluations at one time.")] = None,
-    language: Annotated[str | None, typer.Option(help="triton, cuda or cpp.")] = None,
+    language: Annotated[str | None, typer.Option(help=LANGUAGES)] = None,
     url: Annotated[str | None, typer.Option(help="A running server; without it, evaluate here.")] = None,
     evaluator: Annotated[str | None, typer.Option(help="auto, gpu, cpu or mock, without --url.")] = None,
     sources: Annotated[str | None, typer.Option("--tasks", help="Task sources [KERNEL_ENV_TASKS].")] = None,

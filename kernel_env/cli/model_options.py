@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .console import USAGE, fail
+from .console import LANGUAGES, USAGE, check_language, fail
 
 if TYPE_CHECKING:
     from kernel_env.evolve.chat import OpenAIChat
@@ -27,7 +27,7 @@ MaxTokens = Annotated[int | None, typer.Option(min=1, help="Of an answer, reason
 Effort = Annotated[
     str | None, typer.Option("--reasoning-effort", help="Such as low or high, for models with one.")
 ]
-Language = Annotated[str, typer.Option(help="triton, cuda or cpp.")]
+Language = Annotated[str, typer.Option(help=LANGUAGES)]
 Shots = Annotated[str, typer.Option("--prompt", help="zero, one or few examples.")]
 Hardware = Annotated[str, typer.Option(help="Name the device in the prompt, such as 'NVIDIA H200'.")]
 Precision = Annotated[
@@ -68,11 +68,10 @@ def chat(
 
 def style(language: str, shots: str, hardware: str, precision: str) -> Style:
     """Ends the command where a choice is none."""
-    from kernel_env.toolkit.languages import LANGUAGES
     from kernel_env.toolkit.prompt import PRECISIONS, SHOTS, Style
 
+    check_language(language)
     for option, value, allowed in (
-        ("--language", language, LANGUAGES),
         ("--prompt", shots, tuple(SHOTS)),
         ("--precision", precision, ("", *PRECISIONS)),
     ):

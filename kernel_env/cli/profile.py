@@ -17,8 +17,8 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from .console import USAGE, fail, load_tasks, out, progress, settings_from
-from .evaluate import LANGUAGES, ask_server, evaluate_here, read_code, show
+from .console import LANGUAGES, USAGE, check_language, fail, load_tasks, out, progress, settings_from
+from .evaluate import ask_server, evaluate_here, read_code, show
 
 if TYPE_CHECKING:
     from kernel_env.server.outcome import Profile
@@ -32,7 +32,7 @@ OFF = "the server makes no profiles: start it with KERNEL_ENV_PROFILE=true on a 
 def profile(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The submission; - reads standard input.")],
     task: Annotated[str, typer.Option(metavar="ID", help="Such as level1/e01_RowSoftmax.")],
-    language: Annotated[str, typer.Option(help="triton, cuda or cpp.")] = "triton",
+    language: Annotated[str, typer.Option(help=LANGUAGES)] = "triton",
     url: Annotated[str | None, typer.Option(help="A running server; without it, evaluate here.")] = None,
     evaluator: Annotated[
         str | None, typer.Option(help="auto, gpu or mock, without --url [KERNEL_ENV_EVALUATOR].")
@@ -50,8 +50,8 @@ def profile(
     as_json: Annotated[bool, typer.Option("--json", help="All of it as one JSON object.")] = False,
 ) -> None:
     """Profile one submission: kernels, time, launches, bandwidth, FLOP/s, occupancy."""
-    if language not in LANGUAGES:
-        fail(f"--language {language!r} is not allowed; use one of: {', '.join(LANGUAGES)}", USAGE)
+    if url is None:
+        check_language(language)
     code = read_code(file)
     options = {
         "KERNEL_ENV_EVALUATOR": evaluator,

@@ -15,16 +15,23 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from .errors import ConfigError
 
 StrategyName = Literal["refine", "best_of_n", "beam", "islands"]
-Language = Literal["triton", "cuda", "cpp"]
+Language = Annotated[str, AfterValidator(lambda name: known_language(name))]
 Count = Annotated[int, Field(ge=1)]
 Amount = Annotated[float, Field(gt=0.0)]
 
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+
+
+def known_language(name: str) -> str:
+    """`name` itself; raises `LanguageError`, a `ValueError`, which names the valid choices."""
+    from kernel_env.server import languages
+
+    return languages.get(name).name
 
 
 class Section(BaseModel):

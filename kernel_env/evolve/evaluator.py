@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .config import Language
+from .config import Language, known_language
 from .errors import ConfigError
 from .metrics import Metrics
 from .threads import in_thread
@@ -82,8 +82,10 @@ class GPUEvaluator(BaseEvaluator):
         task_id: str | None = None,
         settings: Mapping[str, str] | None = None,
     ) -> None:
-        if language not in ("triton", "cuda", "cpp"):
-            raise ConfigError(f"language={language!r} is unknown; use one of: triton, cuda, cpp")
+        try:
+            known_language(language)
+        except ValueError as error:
+            raise ConfigError(str(error)) from None
         if kind not in ("auto", "gpu", "cpu", "mock"):
             raise ConfigError(f"kind={kind!r} is unknown; use one of: auto, gpu, cpu, mock")
         self.language = language

@@ -9,12 +9,13 @@ from typing import Any
 
 from kernel_env.server.config import Settings, SettingsError
 from kernel_env.server.feedback import feedback
+from kernel_env.server.languages import LanguageError, check_runnable
 from kernel_env.server.local import LocalPool
 from kernel_env.server.mock import MockPool
 from kernel_env.server.observation import facts, numbers
 from kernel_env.server.outcome import Device, Evaluation, EvaluationRequest, Passed, TaskSource
 from kernel_env.server.pool import Pool
-from kernel_env.server.problem import problem_text, runnable
+from kernel_env.server.problem import problem_text
 from kernel_env.server.reward import reward
 from kernel_env.server.tasks import TaskError, user_task
 
@@ -77,12 +78,10 @@ class LocalJudge:
     def _ready(self, language: Language) -> tuple[Pool, Device]:
         assert self._pool is not None, "open() comes first"
         assert self._device is not None, "open() comes first"
-        languages = runnable(self._device)
-        if language not in languages:
-            raise ConfigError(
-                f"language={language!r} does not run on this machine's device ({self._device.kind});"
-                f" use one of: {', '.join(languages)}"
-            )
+        try:
+            check_runnable(language, self._device)
+        except LanguageError as error:
+            raise ConfigError(str(error)) from None
         return self._pool, self._device
 
     def _seen(self, evaluation: Evaluation) -> dict[str, Any]:

@@ -19,20 +19,18 @@ SYSTEM = (
     " why it helps, then exactly one Markdown code block with the complete program, which defines `class"
     " ModelNew`. Write the whole program every time, no fragments and no placeholders."
 )
-_LANGUAGES = {
-    "triton": "Triton kernels (`@triton.jit`), launched in `forward`",
-    "cuda": "CUDA C++ kernels, compiled by `torch.utils.cpp_extension.load_inline` at the top level of the file",
-    "cpp": "C++ for the CPU, compiled by `torch.utils.cpp_extension.load_inline` at the top level of the file",
-}
 
 
 def own_problem(initial_code: str, language: Language) -> str:
     """The task, for an evaluator that has no text for it."""
+    from kernel_env.server import languages
+
+    brief = languages.get(language).brief
     return (
         "Rewrite the PyTorch module `Model` below as `ModelNew`: the same constructor and `forward` arguments, the"
         " same outputs, faster.\n\n"
         f"```python\n{initial_code.strip()}\n```\n\n"
-        f"Use {_LANGUAGES[language]}. All arithmetic of `forward` belongs in your own kernels. Each call must"
+        f"Use {brief}. All arithmetic of `forward` belongs in your own kernels. Each call must"
         " compute its outputs from its inputs."
     )
 

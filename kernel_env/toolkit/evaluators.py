@@ -83,17 +83,19 @@ class LocalEvaluator:
         return self._tasks.ids()
 
     async def evaluate(self, task_id: str, language: str, code: str) -> Verdict:
+        from kernel_env.server import languages
         from kernel_env.server.outcome import EvaluationRequest, TaskSource
-        from kernel_env.server.problem import runnable
 
         assert self._device is not None
-        if language not in (languages := runnable(self._device)):
-            raise Fault(f"{language} does not run on {self._device.name}; it takes {', '.join(languages)}", False)
+        try:
+            languages.check_runnable(language, self._device)
+        except languages.LanguageError as error:
+            raise Fault(str(error), False) from None
         task = self._tasks.get(task_id)
         request = EvaluationRequest(
             id=uuid.uuid4().hex,
             task=TaskSource(id=task.id, source=task.source, hash=task.hash),
-            language=language,  # type: ignore[arg-type]  # validated by the model
+            language=language,
             code=code,
             budget_s=self._settings.step_timeout_s,
         )

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
+from importlib.resources.abc import Traversable
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
@@ -21,18 +22,6 @@ PRECISIONS: dict[Precision, str] = {
     "fp32": "32-bit floating point (fp32)",
     "fp16": "16-bit floating point (fp16)",
     "bf16": "bfloat16 (bf16)",
-}
-NAMES = {"triton": "Triton", "cuda": "CUDA C++", "cpp": "C++ for the CPU"}
-_HOW = {
-    "triton": "Kernels are functions decorated with `@triton.jit`, launched in `forward`.",
-    "cuda": (
-        "Kernels are `__global__` functions in a source string that `torch.utils.cpp_extension.load_inline`"
-        " compiles, called at the top level of the file."
-    ),
-    "cpp": (
-        "Kernels are functions in a source string that `torch.utils.cpp_extension.load_inline` compiles, called at"
-        " the top level of the file."
-    ),
 }
 
 
@@ -48,15 +37,17 @@ class Style:
 
 def prompt(task: Task, style: Style, settings: Settings) -> str:
     """The whole prompt as Markdown."""
+    from kernel_env.server import languages
     from kernel_env.server.problem import correctness_text, fenced, rules_text
 
-    name = NAMES[style.language]
+    language = languages.get(style.language)
+    name = language.title
     parts = [
         f"# {task.id} in {name}\n\nWrite `ModelNew`, which does what the PyTorch module `Model` does, faster, with"
         f" kernels in {name}. Answer with one complete Python file in a Markdown code block.",
         f"## The reference\n\n{fenced(task.source)}",
         rules_text(settings).strip(),
-        f"## {name}\n\n{_HOW[style.language]}",
+        f"## {name}\n\n{language.how}",
         *_examples(style),
         *_hardware(style),
         *_precision(style, settings),
@@ -70,7 +61,7 @@ def prompt(task: Task, style: Style, settings: Settings) -> str:
 def _examples(style: Style) -> list[str]:
     from kernel_env.server.problem import fenced
 
-    chosen = EXAMPLES[: SHOTS[style.shots]]
+    chosen = [name for name in EXAMPLES if _file(name, style.language).is_file()][: SHOTS[style.shots]]
     texts = [
         f"A reference:\n\n{fenced(example(name, 'reference'))}\n\nA submission for it that passes:\n\n"
         f"{fenced(example(name, style.language))}"
@@ -84,8 +75,17 @@ def _examples(style: Style) -> list[str]:
 @cache
 def example(name: str, kind: str) -> str:
     """A file of an example: `reference`, or a language's submission."""
-    folder = resources.files("kernel_env").joinpath("toolkit", "examples", name)
-    return folder.joinpath(f"{kind}.py").read_text(encoding="utf-8")
+    return _file(name, kind).read_text(encoding="utf-8")
+
+
+def _file(name: str, kind: str) -> Traversable:
+    """A plug-in brings its own; one without examples has prompts without any."""
+    from kernel_env.server import languages
+
+    language = languages.registry().get(kind)
+    if language is not None and language.examples is not None:
+        return language.examples / f"{name}.py"
+    return resources.files("kernel_env").joinpath("toolkit", "examples", name, f"{kind}.py")
 
 
 def _hardware(style: Style) -> list[str]:

@@ -9,44 +9,37 @@ a false alarm here would cost more than a miss.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
 
+from .. import languages
 from ..outcome import BuildFailed, Rejected
 from .compute import compute_in_forward
 from .escapes import escapes
 from .findings import Finding, rejection
 from .imports import imports
-from .kernels import kernels
 from .model import model
 from .native import native
 from .program import Program, load
 
-if TYPE_CHECKING:
-    from kernel_env.models import Language
-
 __all__ = ["check"]
 
-_RULES: tuple[Callable[[Program], Iterator[Finding]], ...] = (
-    model,
-    imports,
-    escapes,
-    kernels,
-    compute_in_forward,
-    native,
-)
+Rule = Callable[[Program], Iterator[Finding]]
+
+_FIRST: tuple[Rule, ...] = (model, imports, escapes)
+_LAST: tuple[Rule, ...] = (compute_in_forward, native)
 
 
-def check(code: str, language: Language, max_bytes: int) -> Rejected | BuildFailed | None:
+def check(code: str, language: str, max_bytes: int) -> Rejected | BuildFailed | None:
     """None if `code` may go on to the build.
 
     `Rejected` names the first rule that it breaks, with the submission's own line; a syntax error is a
     `BuildFailed`, since a compiler found it. Code of more than `max_bytes` bytes of UTF-8 is refused unread.
-    Never raises.
+    Raises `LanguageError` for an unknown language, and nothing else.
     """
-    program = load(code, language, max_bytes)
+    spoken = languages.get(language)
+    program = load(code, spoken, max_bytes)
     if not isinstance(program, Program):
         return program
-    for rule in _RULES:
+    for rule in (*_FIRST, *spoken.rules, *_LAST):
         findings = sorted(set(rule(program)))
         if findings:
             return rejection(findings, program.lines)

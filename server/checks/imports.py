@@ -93,12 +93,13 @@ _SYS = words(
 
 
 def imports(program: Program) -> Iterator[Finding]:
+    allowed = _ALLOWED | program.language.imports
     for scope in program.scopes:
         for node in scope.nodes:
             match node:
                 case ast.Import(names=names):
                     for alias in names:
-                        yield from _judge_import(alias.name, node.lineno)
+                        yield from _judge_import(alias.name, node.lineno, allowed)
                 case ast.ImportFrom(module=module, names=names, level=level):
                     if level or module is None:
                         yield Finding(
@@ -108,16 +109,16 @@ def imports(program: Program) -> Iterator[Finding]:
                         )
                         continue
                     for alias in names:
-                        yield from _judge_import(f"{module}.{alias.name}", node.lineno)
+                        yield from _judge_import(f"{module}.{alias.name}", node.lineno, allowed)
                 case ast.Attribute() | ast.Call(func=ast.Name(id="getattr")):
                     yield from _judge_use(node, scope)
                 case _:
                     pass
 
 
-def _judge_import(path: str, line: int) -> Iterator[Finding]:
+def _judge_import(path: str, line: int, allowed: frozenset[str]) -> Iterator[Finding]:
     package = path.split(".")[0]
-    if package not in _ALLOWED:
+    if package not in allowed:
         yield Finding(line, "import", f"`{short(package)}` may not be imported; a kernel needs only {_LISTED}")
         return
     parts = path.split(".")

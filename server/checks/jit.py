@@ -1,4 +1,4 @@
-"""Which functions Triton compiles: their operators are Triton's, not PyTorch's."""
+"""Which functions a compiler of kernels reads: their operators are its own, not PyTorch's."""
 
 from __future__ import annotations
 
@@ -9,21 +9,23 @@ from .scopes import Scope
 JIT = ("triton.jit", "triton.experimental.gluon.jit")
 
 
-def mark_triton_kernels(scopes: list[Scope]) -> None:
-    """Set `kernel` on the functions that Triton compiles, and on all inside them."""
+def mark_kernels(scopes: list[Scope], decorators: tuple[str, ...] = ()) -> None:
+    """Set `kernel` on functions that Triton compiles or one of `decorators` makes kernels, and on all inside."""
+    makers = (*JIT, *decorators)
     for scope in scopes:
         if isinstance(scope.node, ast.FunctionDef):
-            scope.kernel = _is_jitted(scope.node, scope) or _takes_constexpr(scope)
+            scope.kernel = is_made(scope.node, scope, makers) or _takes_constexpr(scope)
         scope.kernel = scope.kernel or (scope.parent is not None and scope.parent.kernel)
-    wrapped = {name for scope in scopes for node in scope.nodes if (name := _wrapped(node, scope))}
+    wrapped = {name for scope in scopes for node in scope.nodes if (name := _wrapped(node, scope, makers))}
     for scope in scopes:
         scope.kernel = scope.kernel or scope.name in wrapped
 
 
-def _is_jitted(node: ast.FunctionDef, scope: Scope) -> bool:
+def is_made(node: ast.FunctionDef, scope: Scope, makers: tuple[str, ...]) -> bool:
+    """Whether one of `makers` decorates the function."""
     outer = scope.parent or scope
     targets = [d.func if isinstance(d, ast.Call) else d for d in node.decorator_list]
-    return any(outer.resolve(target) in JIT for target in targets)
+    return any(outer.resolve(target) in makers for target in targets)
 
 
 def _takes_constexpr(scope: Scope) -> bool:
@@ -34,10 +36,10 @@ def _takes_constexpr(scope: Scope) -> bool:
     )
 
 
-def _wrapped(node: ast.AST, scope: Scope) -> str | None:
+def _wrapped(node: ast.AST, scope: Scope, makers: tuple[str, ...]) -> str | None:
     """`f` of `triton.jit(f)`."""
     match node:
-        case ast.Call(args=[ast.Name(id=name)]) if scope.resolve(node.func) in JIT:
+        case ast.Call(args=[ast.Name(id=name)]) if scope.resolve(node.func) in makers:
             return name
         case _:
             return None

@@ -15,17 +15,9 @@ from .program import Program
 from .scopes import Scope
 
 _LOADERS = ("torch.utils.cpp_extension.load_inline", "torch.utils.cpp_extension.load")
-_SOURCES = {"cuda": "cuda_sources", "cpp": "cpp_sources"}
 
 
-def kernels(program: Program) -> Iterator[Finding]:
-    if program.language == "triton":
-        yield from _triton(program)
-    else:
-        yield from _inline(program)
-
-
-def _triton(program: Program) -> Iterator[Finding]:
+def triton(program: Program) -> Iterator[Finding]:
     jitted = [scope for scope in program.scopes if scope.kernel and scope.name]
     if not jitted:
         if not any(scope.resolve(node) in JIT for scope in program.scopes for node in _references(scope)):
@@ -33,7 +25,7 @@ def _triton(program: Program) -> Iterator[Finding]:
                 0, "kernel-missing", "there is no Triton kernel: write a function decorated with @triton.jit"
             )
         return
-    used = _mentioned_from(program, "ModelNew")
+    used = mentioned_from(program, "ModelNew")
     kernel = jitted[0]
     if not any(scope.name in used for scope in jitted):
         yield Finding(
@@ -50,6 +42,14 @@ def _triton(program: Program) -> Iterator[Finding]:
         )
 
 
+def cuda(program: Program) -> Iterator[Finding]:
+    yield from _inline(program, "cuda_sources")
+
+
+def cpp(program: Program) -> Iterator[Finding]:
+    yield from _inline(program, "cpp_sources")
+
+
 def _references(scope: Scope) -> Iterator[ast.AST]:
     return (node for node in scope.nodes if isinstance(node, (ast.Name, ast.Attribute)))
 
@@ -63,8 +63,7 @@ def _launches(node: ast.AST) -> bool:
     )
 
 
-def _inline(program: Program) -> Iterator[Finding]:
-    argument = _SOURCES[program.language]
+def _inline(program: Program, argument: str) -> Iterator[Finding]:
     calls = [
         node
         for scope in program.scopes
@@ -77,10 +76,10 @@ def _inline(program: Program) -> Iterator[Finding]:
         yield Finding(
             line,
             "kernel-missing",
-            f"there is no {program.language} kernel: pass its source to"
+            f"there is no {program.language.name} kernel: pass its source to"
             f" torch.utils.cpp_extension.load_inline as {argument}",
         )
-    elif program.language == "cuda" and not _has_text(program, "__global__"):
+    elif argument == "cuda_sources" and not _has_text(program, "__global__"):
         yield Finding(
             calls[0].lineno if calls else 0,
             "kernel-missing",
@@ -113,10 +112,10 @@ def _has_text(program: Program, text: str) -> bool:
 def _module_used(program: Program) -> bool:
     """Whether ModelNew leads to the call of a loader, or to `torch.ops`, where a library registers itself."""
     aliases = {name for scope in program.scopes for name, path in scope.imports.items() if path in _LOADERS}
-    return not _mentioned_from(program, "ModelNew").isdisjoint({"load_inline", "load", "ops"} | aliases)
+    return not mentioned_from(program, "ModelNew").isdisjoint({"load_inline", "load", "ops"} | aliases)
 
 
-def _mentioned_from(program: Program, start: str) -> set[str]:
+def mentioned_from(program: Program, start: str) -> set[str]:
     """Every identifier that code reached from `start` mentions."""
     imported = program.root.imports.keys()
     statements = [_identifiers(statement) for statement in program.tree.body]

@@ -14,11 +14,11 @@ from kernel_env.syntax import parse
 
 from ..outcome import BuildFailed, Rejected
 from .findings import short
-from .jit import mark_triton_kernels
+from .jit import mark_kernels
 from .scopes import Scope, index
 
 if TYPE_CHECKING:
-    from kernel_env.models import Language
+    from ..languages import Language
 
 # Far above any honest class, and low enough that no text can make lookups slow.
 _BASES_CAP = 32
@@ -96,7 +96,7 @@ def load(code: str, language: Language, max_bytes: int) -> Program | Rejected | 
     except (RecursionError, MemoryError):
         return Rejected(rule="nesting", message="the code is nested too deeply to parse: write it flatter")
     scopes = index(tree)
-    mark_triton_kernels(scopes)
+    mark_kernels(scopes, language.decorators)
     return Program(language, code.split("\n"), tree, scopes)
 
 
