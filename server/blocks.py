@@ -16,6 +16,7 @@ from typing import Any, Literal, TypeGuard
 import torch
 from pydantic import ValidationError
 
+from . import hardware
 from .laps import Laps
 from .link import CandidateLink, Ended, TwinLink
 from .mailbox import InputSet, Mailbox
@@ -48,6 +49,7 @@ class Blocks:
         self._reference = reference
         self._verifier = verifier
         self._trimmed = False
+        self.scarce = False
         size = mailbox.sets[0].end - mailbox.sets[0].start
         self._room = min(ROOM_BYTES, ROOM_SETS * size + SPARE_BYTES)
 
@@ -74,17 +76,17 @@ class Blocks:
 
     def claim(self, entries: Sequence[InputSet], flush: bool = False, hold: int = 0) -> Laps:
         """The candidate's calls, and what it claims for each; raises `Ended`."""
-        self._make_room()
+        self.make_room()
         return _time(self.candidate, entries, flush, hold, keep=True)
 
     def bare(self, entries: Sequence[InputSet]) -> Laps:
         """The candidate's calls without the guard, for the host's time alone; to be called when all is timed."""
-        self._make_room()
+        self.make_room()
         return _time(self.candidate, entries, flush=False, hold=0, keep=True, how="bare")
 
     def record(self, entries: Sequence[InputSet], profiled: bool = False) -> Record:
         """What the candidate's calls launch, as its process tells; to be called last."""
-        self._make_room()
+        self.make_room()
         return _record(self.candidate, entries, profiled)
 
     def control(self, entries: Sequence[InputSet]) -> Record:
@@ -95,7 +97,7 @@ class Blocks:
         self, entries: Sequence[InputSet], flush: bool = False, hold: int = 0, keep: bool = False
     ) -> Laps:
         """The reference's calls in its twin; its outputs are of no use, and `keep` is for what keeping costs."""
-        self._make_room()
+        self.make_room()
         self.wake(entries)
         return _time(self.twin, entries, flush, hold, keep)
 
@@ -146,9 +148,16 @@ class Blocks:
         self.twin.call("trim")
         self._trimmed = True
 
-    def _make_room(self) -> None:
+    def give_way(self) -> bool:
+        """From here on neither judge nor twin only caches memory; False where that has been so, or can't be."""
+        if self.scarce or self.device.type != "cuda":
+            return False
+        self.scarce, self._room = True, hardware.memory_bytes(self.device)
+        return True
+
+    def make_room(self) -> None:
         """The judge is done; where a process may come to lack memory, neither judge nor twin only caches any."""
-        if settle(self.device, self._room):
+        if settle(self.device, self._room) or self.scarce:
             self._trim()
 
 

@@ -105,6 +105,8 @@ class Bound:
 
     def _measure_candidate(self, claimed_ms: float) -> Outside:
         entries = self._refill()
+        if self._blocks.scarce:
+            self._blocks.make_room()
         if self._gates:
             outside = self._pass(self._gates[1], entries, claimed_ms)
         else:

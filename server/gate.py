@@ -105,6 +105,7 @@ class Gate:
         return _since(start)
 
     def close(self) -> None:
+        self._words.open_gate(self._value)  # a process that could not queue all of its calls may go on
         self._words.close()
 
 

@@ -131,7 +131,7 @@ class Evaluation:
                 link.enter("timing", self._request["timing_timeout_s"])
             blocks = Blocks(self._link, self._twin, reference, mailbox, verifier)
             blocks.introduce(self._twin)
-            timing: Timing = Contest(blocks).run(self._request["timing_budget_s"])
+            timing = self._timed(blocks)
         self._look_round(timed=True)
         doubt = self._doubt(timing)
         if doubt is not None:
@@ -144,6 +144,15 @@ class Evaluation:
         found, why = self._profile(record, timing)
         note = " ".join(filter(None, (note, why)))
         return Passed(timing=timing, roofline=self._roofline, profile=found, note=note)
+
+    def _timed(self, blocks: Blocks) -> Timing:
+        """Once more from the beginning if the candidate lacked memory that judge and twin only cached."""
+        try:
+            return Contest(blocks).run(self._request["timing_budget_s"])
+        except Ended as end:
+            if end.outcome.kind != "out_of_memory" or not blocks.give_way():
+                raise
+        return Contest(blocks).run(self._request["timing_budget_s"])
 
     def _construct(self, reference: Reference, mailbox: Mailbox) -> tuple[Construction | None, str]:
         """The twin's, which goes on beside the candidate's and its trials, and the note on the candidate's."""

@@ -112,6 +112,23 @@ def test_a_twin_takes_its_memory_again_before_it_is_timed(monkeypatch: pytest.Mo
     assert twin.asked == ["trim", "time", "time"]
 
 
+def test_beside_a_candidate_that_lacked_memory_a_twin_keeps_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blocks, "settle", lambda *_: False)
+    monkeypatch.setattr(blocks.hardware, "memory_bytes", lambda _: 0)
+    reference = Reference("user/task", TASK, HOST, 1)
+    twin, candidate = Link(laps=[], host=[]), Link(laps=[], host=[])
+    sides = Blocks(candidate, twin, reference, mailbox(reference), None)  # type: ignore[arg-type]
+    assert not sides.give_way()
+    sides.device = torch.device("cuda")
+    sides.claim([])
+    assert twin.asked == []
+    assert sides.give_way()
+    assert not sides.give_way()
+    sides.claim([])
+    sides.reference([])
+    assert twin.asked == ["trim", "trim", "time", "time"]
+
+
 def test_what_a_task_s_own_check_raises_is_a_fault_of_the_task() -> None:
     check = "def check_outputs(inputs, outputs):\n    raise ValueError('no')\n"
     extras = 'EXTRA_CHECKS = {"invariant": "something"}\n'

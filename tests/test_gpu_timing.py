@@ -231,3 +231,18 @@ async def test_a_forged_clock_is_no_use(pool: LocalPool, code: str, task: str) -
 async def test_saying_done_too_early_is_refused(pool: LocalPool) -> None:
     outcome = await judge(pool, SAYS_DONE)
     assert outcome.kind == "wrong_output", outcome
+
+
+async def test_memory_that_is_only_cached_is_there_for_a_candidate_that_keeps_none(pool: LocalPool) -> None:
+    """Judge and twin between them leave less than a call needs: a right answer is no lack of memory."""
+    space = "int(0.36 * torch.cuda.get_device_properties(0).total_memory)"
+    wide = f"x.expand({space} // (4 * x.numel()), *x.shape).contiguous()[0]"
+    task = TASK.replace("ROWS", "64").replace("return x *", f"return {wide} *")
+    code = forward(f"""
+torch.empty({space}, dtype=torch.uint8, device=x.device)
+torch.cuda.empty_cache()
+y = torch.empty_like(x)
+self.launch(x, y)
+return y
+""")
+    assert (await timed(pool, code, task)).clock
