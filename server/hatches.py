@@ -38,6 +38,8 @@ _REASONS = {"ctypes": _FOREIGN, "_ctypes": _FOREIGN}
 _INNER = "a kernel has no business with what evaluates it"
 _FOR_IMPORTS = ("__class__", "__file__", "__loader__", "__name__", "__package__", "__path__", "__spec__")
 _frame = sys._getframe
+# Where other modules keep these functions under names of their own; see `survey`.
+_borrowed: list[tuple[ModuleType, str, str]] = []
 _NOT_YOURS = "dispatch is not a kernel's business"
 _DISPATCH = [
     "_DisableTorchDispatch",
@@ -54,6 +56,7 @@ _DISPATCH = [
     "_dispatch_tls_set_dispatch_key_excluded",
     "_dispatch_tls_set_dispatch_key_included",
 ]
+_ALL_MODES = "_disable_current_modes"
 _MODES = ["_pop_mode", "_push_mode", "_pop_mode_temporarily"]
 _TRACERS = ["trace", "script", "freeze", "optimize_for_inference"]
 _PROFILER = [
@@ -68,6 +71,21 @@ _PROFILER = [
 _MEMORY = ["numpy", "__array__", "tolist", "__dlpack__"]
 # They look at tensors for reasons of their own: printing them, and Triton's interpreter running a kernel.
 _READERS = ("torch._tensor_str", "triton.")
+
+
+def survey() -> None:
+    """Find who has bound a function that `close` replaces; for the zygote, whenever it has imported something."""
+    names = {id(getattr(torch._C, name, None)): name for name in _DISPATCH}
+    names |= {id(getattr(_python_dispatch, name, None)): name for name in (*_DISPATCH, *_MODES, _ALL_MODES)}
+    names.pop(id(None), None)
+    own = (torch._C, _python_dispatch, sys.modules[DispatchGuard.__module__])
+    _borrowed[:] = [
+        (module, attribute, names[id(value)])
+        for module in list(sys.modules.values())
+        if isinstance(module, ModuleType) and module not in own
+        for attribute, value in list(vars(module).items())
+        if id(value) in names
+    ]
 
 
 def close(guard: DispatchGuard, device: torch.device) -> None:
@@ -124,13 +142,15 @@ def _forbid_dispatch_tricks(guard: DispatchGuard) -> None:
     for name in _MODES:
         _replace_dispatch(guard, _python_dispatch, name, name)
     original = _python_dispatch._disable_current_modes
-    refused = _refuse(guard, "_disable_current_modes", _NOT_YOURS)
+    refused = _refuse(guard, _ALL_MODES, _NOT_YOURS)
 
     def disable_current_modes() -> Any:
         printing = _module(_frame(1)) == "torch._tensor_str"
         return original() if printing or _is_traced(guard, _frame(1)) else refused()
 
     _python_dispatch._disable_current_modes = disable_current_modes
+    for module, attribute, name in _borrowed:
+        setattr(module, attribute, getattr(_python_dispatch, name, None) or getattr(torch._C, name))
 
 
 def _replace_dispatch(guard: DispatchGuard, place: Any, name: str, shown: str) -> None:

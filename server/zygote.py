@@ -20,7 +20,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from . import candidate, identity, preload, probing, sandbox
+from . import candidate, hatches, identity, preload, probing, sandbox
 from .frames import TRUSTED_CAP, FrameError, Peer
 from .layers import Plan
 from .strays import collect, end_strays
@@ -42,7 +42,9 @@ class Zygote:
             if request["op"] == "fork":
                 self._peer.send({"pid": self._fork(request["spec"], fds)})
             elif request["op"] == "prepare":
-                self._peer.send({"fault": preload.prepare_language(request["runtime"])})
+                fault = preload.prepare_language(request["runtime"])
+                hatches.survey()
+                self._peer.send({"fault": fault})
             else:
                 self._peer.send(self._reap(request["pid"]))
         for pid in list(self._plans):
@@ -116,6 +118,7 @@ def main() -> None:
         os.execv(sys.executable, [*sys.orig_argv, culprit])
     peer.send({"hello": True, "fault": fault})
     if fault is None:
+        hatches.survey()
         gc.collect()
         gc.freeze()
         Zygote(peer).serve()

@@ -57,6 +57,8 @@ _FORBIDDEN = {
     "torch._subclasses": ("torch-internal", _DISPATCH),
     "torch.overrides": ("torch-internal", _DISPATCH),
     "torch.utils._python_dispatch": ("torch-internal", _DISPATCH),
+    "torch.utils._mode_utils": ("torch-internal", _DISPATCH),
+    "torch._dispatch": ("torch-internal", _DISPATCH),
     "torch.ops.aten": ("torch-internal", "is PyTorch's own operator: compute it in your own kernel"),
     "torch.ops.prims": ("torch-internal", "is PyTorch's own operator: compute it in your own kernel"),
     "torch.classes": ("torch-internal", _LOADER),
