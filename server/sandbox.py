@@ -120,7 +120,11 @@ def settle_in(scratch: str) -> None:
         XDG_CACHE_HOME=scratch,
     )
     tempfile.tempdir = scratch
-    os.chdir(scratch)
+    try:
+        os.chdir(scratch)
+    except PermissionError:  # under our own user an earlier process of the submission's can have closed it
+        os.chmod(scratch, 0o700)
+        os.chdir(scratch)
     os.umask(0o077)
 
 

@@ -263,3 +263,20 @@ async def test_limits_hold_for_an_ordinary_users_server() -> None:
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", ORDINARY, stdout=asyncio.subprocess.PIPE)
     told, _ = await process.communicate()
     assert told.decode().split() == ["1000", "0"]
+
+
+HIDDEN = """
+import os, sys
+from kernel_env.server import capabilities, sandbox
+capabilities.drop()
+os.chmod(sys.argv[1], 0)
+sandbox.settle_in(sys.argv[1])
+open("kernel", "w").close()
+"""
+
+
+async def test_a_folder_that_a_submission_has_closed_is_open_to_its_next_process(tmp_path: Path) -> None:
+    """Where candidates share the server's user; else what it closes would be a fault of ours."""
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", HIDDEN, str(tmp_path))
+    assert await process.wait() == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["kernel"]
