@@ -39,7 +39,7 @@ is_non_overlapping_and_dense prim_layout dim numel
 _ALLOWED = frozenset((_ALLOCATE + _LAYOUT).split())
 _HOST_ELEMENTS = 1 << 16
 # This module is imported before any submission: an operator namespace that appears later is the submission's own.
-BUILTIN_SPACES = frozenset(name.split("::")[0] for name in torch._C._dispatch_get_all_op_names())
+BUILTIN_SPACES = frozenset(name.split("::")[0] for name in torch._C._dispatch_get_all_op_names()) | {"prim"}
 _RECORD_CAP = 16
 # Bound here, before `hatches` takes them from everybody else.
 _push, _pop = torch._C._push_on_torch_dispatch_stack, torch._C._pop_torch_dispatch_stack

@@ -57,18 +57,19 @@ def _is_kernel(scope: Scope) -> bool:
 def _reaches(program: Program) -> Iterator[Finding]:
     """`helion` and `helion.language` alone: the rest is its compiler and its tuner."""
     for scope in program.scopes:
-        paths = {alias: path for alias, path in scope.imports.items() if path.startswith("helion.")}
-        for path in paths.values():
-            yield from _judge(path, 0)
         for node in scope.nodes:
+            for alias in node.names if isinstance(node, ast.Import) else ():
+                yield from _judge(alias.name, node.lineno)
+            for alias in node.names if isinstance(node, ast.ImportFrom) else ():
+                yield from _judge(f"{node.module}.{alias.name}", node.lineno)
             used = scope.resolve(node) if isinstance(node, ast.Attribute) else None
-            if used is not None and used.startswith("helion."):
+            if used is not None:
                 yield from _judge(used, getattr(node, "lineno", 0))
 
 
 def _judge(path: str, line: int) -> Iterator[Finding]:
-    part = path.split(".")[1]
-    if part not in _PUBLIC:
+    package, _, part = path.partition(".")
+    if package == "helion" and part and part.split(".")[0] not in _PUBLIC:
         yield Finding(line, "import", f"`{short(path)}` is Helion's own: use helion and helion.language")
 
 

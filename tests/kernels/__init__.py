@@ -1,16 +1,18 @@
 """Honest kernels of our own for KernelBench tasks, one submission a file, and how to find them.
 
-`triton/` and `cuda/` hold whole submissions as an agent would send them; the name of a file is the task's id
-with `_` for `/`. The tasks themselves are not here. The files are data: nothing imports them.
+`triton/`, `cuda/` and `helion/` hold whole submissions as an agent would send them; the name of a file is the
+task's id with `_` for `/`. The tasks themselves are not here. The files are data: nothing imports them.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal
 
-Language = Literal["triton", "cuda"]
+Language = Literal["triton", "cuda", "helion"]
+# What needs no extra.
+USUAL: tuple[Language, ...] = ("triton", "cuda")
 
 FOLDER = Path(__file__).parent
 
@@ -32,8 +34,8 @@ class Kernel:
 
 
 def kernels(language: Language | None = None) -> list[Kernel]:
-    """All kernels, or those in one language, ordered by language, level and number."""
-    languages: tuple[Language, ...] = get_args(Language) if language is None else (language,)
+    """Those in one language, or all in the usual ones, ordered by language, level and number."""
+    languages = USUAL if language is None else (language,)
     return [
         Kernel(task_id=path.stem.replace("_", "/", 1), language=name, path=path)
         for name in languages
