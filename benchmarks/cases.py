@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from kernel_env.server.outcome import Device, TaskSource
 from tests.kernels import FOLDER as KERNELS
@@ -73,7 +72,7 @@ class Case:
 
     name: str
     task: TaskSource
-    language: Literal["triton", "cuda", "cpp"]
+    language: str
     code: str
 
 

@@ -146,7 +146,7 @@ def bounds(values: Sequence[float]) -> str:
 
 def _options() -> argparse.Namespace:
     parser = options("honest_kernels", __doc__)
-    parser.add_argument("--language", choices=("triton", "cuda"), help="only these")
+    parser.add_argument("--language", choices=("triton", "cuda", "helion"), help="only these")
     parser.add_argument(
         "--at-once",
         type=natural,

@@ -58,13 +58,17 @@ def _reaches(program: Program) -> Iterator[Finding]:
     """`helion` and `helion.language` alone: the rest is its compiler and its tuner."""
     for scope in program.scopes:
         for node in scope.nodes:
-            for alias in node.names if isinstance(node, ast.Import) else ():
-                yield from _judge(alias.name, node.lineno)
-            for alias in node.names if isinstance(node, ast.ImportFrom) else ():
-                yield from _judge(f"{node.module}.{alias.name}", node.lineno)
-            used = scope.resolve(node) if isinstance(node, ast.Attribute) else None
-            if used is not None:
-                yield from _judge(used, getattr(node, "lineno", 0))
+            match node:
+                case ast.Import(names=names):
+                    paths = [alias.name for alias in names]
+                case ast.ImportFrom(module=module, names=names):
+                    paths = [f"{module}.{alias.name}" for alias in names]
+                case ast.Attribute():
+                    paths = [scope.resolve(node) or ""]
+                case _:
+                    continue
+            for path in paths:
+                yield from _judge(path, node.lineno)
 
 
 def _judge(path: str, line: int) -> Iterator[Finding]:
