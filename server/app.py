@@ -17,6 +17,7 @@ from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+from kernel_env.server import languages
 from kernel_env.server.config import Settings, SettingsError
 from kernel_env.server.logs import to_stderr
 from kernel_env.server.pools import pool_for
@@ -37,9 +38,11 @@ _logger = logging.getLogger("kernel_env.server")
 def create_app(settings: Settings | None = None, *, pool: Pool | None = None) -> FastAPI:
     """The application; settings from the environment and a pool to match them unless given.
 
-    Raises `SettingsError` and `TaskError`. The pool starts with the application and is closed with it.
+    Raises `SettingsError`, `TaskError` and `LanguageError`. The pool starts with the application and is closed
+    with it.
     """
     settings = settings or Settings.from_env()
+    languages.registry()
     build = _builder(settings.web)
     from openenv.core.env_server.types import ConcurrencyConfig
 
@@ -77,7 +80,7 @@ def serve(settings: Settings, *, pool: Pool | None = None) -> None:
     try:
         app = create_app(settings, pool=pool)
         listener = _listen(settings)
-    except (SettingsError, TaskError) as error:
+    except (SettingsError, TaskError, languages.LanguageError) as error:
         sys.exit(f"kernel_env: {error}")
     # Not before `create_app`: it imports openenv.
     from kernel_env.server.websocket import MAX_FRAME_BYTES
@@ -121,7 +124,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
         app = create_app()
-    except (SettingsError, TaskError) as error:
+    except (SettingsError, TaskError, languages.LanguageError) as error:
         sys.exit(f"kernel_env: {error}")
     _leave_stdout_to_events()
     return globals().setdefault("app", app)

@@ -40,7 +40,18 @@ def packages() -> list[Fact]:
         _package("openenv", "missing", "pip install 'openenv>=0.9,<0.11'"),
         _package("torch", "missing", "pip install torch; without it only the mock evaluator works"),
         _package("triton", "note", "pip install triton, for triton submissions"),
+        *_of_languages(),
         _package("transformers", "note", "pip install 'openenv-kernel_env[level4]', for KernelBench's level 4"),
+    ]
+
+
+def _of_languages() -> list[Fact]:
+    from kernel_env.server import languages
+
+    return [
+        _package(language.package, "note", f"pip install '{language.extra}', for {language.name} submissions")
+        for language in languages.registry().values()
+        if language.package
     ]
 
 
