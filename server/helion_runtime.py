@@ -48,7 +48,11 @@ def attend(guard: DispatchGuard) -> None:
 
     def entered(self: Any) -> Any:
         tracing.begin()
-        return enter(self)
+        try:
+            return enter(self)
+        except BaseException:
+            tracing.end()
+            raise
 
     def left(self: Any, *reason: Any) -> Any:
         try:

@@ -39,7 +39,7 @@ class Processes:
         self._starting_judge = asyncio.Lock()
         self._starting_zygote = asyncio.Lock()
         self._preparing = asyncio.Lock()
-        self._prepared_for: set[tuple[int, str]] = set()
+        self._prepared: set[tuple[int, str]] = set()
         self._judge: Child | None = None
         self._zygote: Child | None = None
         self._device: Device | None = None
@@ -99,8 +99,7 @@ class Processes:
 
         `more` is for the role's own `spec`. Raises `FrameError` if the zygote is gone.
         """
-        zygote = await self.zygote()
-        await self._prepared(zygote, request)
+        zygote = await self.zygote_for(request)
         async with self.confinement.source(home, trace.NAME, request.code) as source:
             spec = self._spec(role, request, home, source) | more
             try:
@@ -113,11 +112,19 @@ class Processes:
                 if not zygote.alive:
                     await finish(self._bury(zygote))
 
-    async def _prepared(self, zygote: Child, request: EvaluationRequest) -> None:
-        """What a submission's language needs is imported when one is first asked for. Raises `StartFailed`."""
-        runtime = _runtime(request)
+    async def zygote_for(self, request: EvaluationRequest) -> Child:
+        """The zygote, once it has imported what the submission's language needs: when one is first asked for.
+
+        Raises `StartFailed`, and `FrameError` if the zygote is gone.
+        """
+        zygote = await self.zygote()
+        if runtime := _runtime(request):
+            await self._prepare(zygote, runtime)
+        return zygote
+
+    async def _prepare(self, zygote: Child, runtime: str) -> None:
         async with self._preparing:
-            if not runtime or (zygote.pid, runtime) in self._prepared_for:
+            if (zygote.pid, runtime) in self._prepared:
                 return
             try:
                 fault = (await zygote.ask({"op": "prepare", "runtime": runtime}, timeout_s=START_S))["fault"]
@@ -126,9 +133,10 @@ class Processes:
                 raise
             if fault:
                 await self._bury(zygote)
-                raise StartFailed(f"the language {request.language} can't be run here: {fault}")
-            self._prepared_for = {(zygote.pid, known) for pid, known in self._prepared_for if pid == zygote.pid}
-            self._prepared_for.add((zygote.pid, runtime))
+                raise StartFailed(f"the language can't be run here: {fault}")
+            self._prepared = {known for known in self._prepared if known[0] == zygote.pid} | {
+                (zygote.pid, runtime)
+            }
 
     @property
     def facts(self) -> dict[str, int]:

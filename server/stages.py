@@ -115,7 +115,7 @@ class Stages:
         stage_s: float = self._config["build_timeout_s"]
         child: Forked
         outcome: Outcome | None = None
-        await self._zygote_ready(budget)
+        await self._zygote_ready(request, budget)
         async with self._processes.fork("build", request, home) as child:
             limit_s = budget.limit(stage_s)
             try:
@@ -132,9 +132,9 @@ class Stages:
                 sys.stderr.write(child.output.text())
         return _with_status(outcome, child) if outcome else None
 
-    async def _zygote_ready(self, budget: Budget) -> None:
+    async def _zygote_ready(self, request: EvaluationRequest, budget: Budget) -> None:
         with budget.timed("queue"):
-            await self._processes.zygote()
+            await self._processes.zygote_for(request)
 
     async def _rehearse(self, request: EvaluationRequest, home: Home, budget: Budget) -> None:
         """Compile Triton kernels while another submission has the device; how it goes is of no account."""
@@ -182,7 +182,7 @@ class Stages:
         """
         reply = None
         while reply is None:
-            await self._zygote_ready(budget)
+            await self._zygote_ready(request, budget)
             stood_by = not turn.taken
             async with (
                 turn.making(),
