@@ -37,7 +37,17 @@ from .layout import LayoutError
 from .link import CandidateLink, Ended, TwinLink
 from .mailbox import Mailbox
 from .memory import MemoryFault
-from .outcome import ImpossibleTiming, Infrastructure, Outcome, Passed, Profile, Rejected, Roofline, Timing
+from .outcome import (
+    ImpossibleTiming,
+    Infrastructure,
+    Outcome,
+    OutOfMemory,
+    Passed,
+    Profile,
+    Rejected,
+    Roofline,
+    Timing,
+)
 from .provenance import Record
 from .reference import Reference, TaskFault
 from .timing import Contest
@@ -46,6 +56,7 @@ from .verify import Verifier
 
 BASELINE_MARGIN_S = 15.0
 SHORTEST_BASELINE_S = 20.0
+HOARD, HOARD_BYTES = 3, 2 << 30
 INTERPRETED = (
     "Triton ran in its interpreter, as this machine has no CUDA device:"
     " the result is checked, the time is not measured"
@@ -96,17 +107,33 @@ class Evaluation:
         try:
             return self._run()
         except Ended as end:
-            return end.outcome
+            return self._whose(end.outcome) if end.lacking else end.outcome
         except (TaskFault, LayoutError) as fault:
             return Infrastructure(message=str(fault), retryable=False, task=True)
         except (torch.OutOfMemoryError, MemoryFault) as error:
-            return Infrastructure(message=f"the judge ran out of memory: {error}"[:500], retryable=False)
+            message = f"the judge ran out of memory: {error}"[:500]
+            return self._whose(Infrastructure(message=message, retryable=False))
         finally:
             if self._mailbox is not None:
                 self._mailbox.close()
             gc.collect()
             if self._device.type == "cuda":
                 torch.cuda.empty_cache()
+
+    def _whose(self, fault: Outcome) -> Outcome:
+        """A lack of memory is the submission's doing if it held several times what the reference needs."""
+        if self._device.type != "cuda":
+            return fault
+        needed, free = torch.cuda.max_memory_allocated(self._device), torch.cuda.mem_get_info(self._device)[0]
+        self._link.end()
+        held = torch.cuda.mem_get_info(self._device)[0] - free
+        if held < HOARD * needed + HOARD_BYTES:
+            return fault
+        message = (
+            f"the submission held {held >> 20} MiB of the device's memory, which left too little for the reference"
+            f" beside it; that needs {needed >> 20} MiB"
+        )
+        return OutOfMemory(stage=self._link.stage, message=message)
 
     def _run(self) -> Outcome:
         with self._stage("candidate"):
@@ -237,6 +264,8 @@ class Evaluation:
 
     def _prepare(self, reference: Reference) -> Mailbox:
         task = self._request["task"]
+        if self._device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(self._device)  # for what the reference needs (see `_whose`)
         inputs = reference.inputs(secrets.randbits(62))
         outputs, flops, size = roofline.measure(reference, inputs)
         tolerance = max(self._request["atol"], self._request["rtol"])
@@ -327,10 +356,11 @@ def main() -> None:
 
 
 def _warm(device: torch.device) -> None:
-    """What the first evaluation would wait for: modules that PyTorch loads when needed, and the comparison."""
-    with FlopCounterMode(display=False):
-        torch.ones(1)
-    compare(torch.ones(1, device=device), torch.ones(1, device=device), 0.0, 0.0)
+    """What the first evaluation would hold the device for: modules that PyTorch loads when needed, the comparison."""
+    if device.type == "cuda":
+        with FlopCounterMode(display=False):
+            torch.ones(1)
+        compare(torch.ones(1, device=device), torch.ones(1, device=device), 0.0, 0.0)
     gc.freeze()  # or each evaluation's collection goes through all of that, for a tenth of a second
 
 

@@ -39,11 +39,12 @@ END_S = 5.0
 
 
 class Ended(Exception):
-    """The evaluation is over; `outcome` says how."""
+    """The evaluation is over; `outcome` says how. `lacking`: a process of ours did not find memory enough."""
 
-    def __init__(self, outcome: Outcome) -> None:
+    def __init__(self, outcome: Outcome, lacking: bool = False) -> None:
         super().__init__(outcome.kind)
         self.outcome = outcome
+        self.lacking = lacking
 
 
 class CandidateLink:
@@ -69,6 +70,10 @@ class CandidateLink:
 
     def enter(self, stage: Where, limit_s: float) -> None:
         self._stage, self._limit_s, self._spent_s = stage, limit_s, 0.0
+
+    @property
+    def stage(self) -> Where:
+        return self._stage
 
     @property
     def left_s(self) -> float:
@@ -186,5 +191,6 @@ class TwinLink(CandidateLink):
                 message=f"the reference failed in a process of its own: {message}"[:1000],
                 retryable=lost,
                 task=outcome.kind == "raised",
-            )
+            ),
+            lacking=outcome.kind == "out_of_memory",
         )

@@ -1,7 +1,8 @@
-"""What one side of a contest does to shared memory does not reach the other; memory given back is taken again."""
+"""What one side of a contest does to shared memory does not reach the other; who has memory, and who lacks it."""
 
 from __future__ import annotations
 
+import socket
 from typing import Any
 
 import pytest
@@ -10,9 +11,13 @@ import torch
 from kernel_env.server import blocks, timing
 from kernel_env.server.blocks import Blocks
 from kernel_env.server.construct import construct
+from kernel_env.server.frames import Peer
+from kernel_env.server.judge import Evaluation
 from kernel_env.server.laps import Laps
 from kernel_env.server.layout import load
+from kernel_env.server.link import TwinLink
 from kernel_env.server.mailbox import Mailbox
+from kernel_env.server.outcome import OutOfMemory
 from kernel_env.server.reference import Reference, TaskFault
 from kernel_env.server.timing import Contest
 
@@ -47,7 +52,11 @@ class Link:
         self.asked: list[str] = []
         self._reply = reply
 
+    stage = "timing"
+
     def greet(self) -> None: ...
+
+    def end(self) -> None: ...
 
     def enter(self, stage: str, limit_s: float) -> None: ...
 
@@ -127,6 +136,28 @@ def test_beside_a_candidate_that_lacked_memory_a_twin_keeps_none(monkeypatch: py
     sides.claim([])
     sides.reference([])
     assert twin.asked == ["trim", "trim", "time", "time"]
+
+
+@pytest.mark.parametrize(("held", "kind"), [(100 << 30, "out_of_memory"), (10 << 30, "infrastructure")])
+@pytest.mark.parametrize("who", ["judge", "twin"])
+def test_a_lack_of_memory_is_the_fault_of_who_holds_it(
+    who: str, held: int, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lack() -> None:
+        if who == "judge":
+            raise torch.OutOfMemoryError
+        with socket.socket() as link:
+            raise TwinLink(Peer(link, 0), -1).ended(OutOfMemory(stage="timing", message=""))
+
+    free = [1 << 30, (1 << 30) + held]
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (free.pop(0), 0))
+    monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda _: 4 << 30)
+    candidate = Link()
+    given: Any = ({"left_s": 1.0}, candidate, None, None, torch.device("cuda"), None, None)
+    evaluation = Evaluation(*given)
+    monkeypatch.setattr(evaluation, "_run", lack)
+    assert evaluation.run().kind == kind
+    assert not free
 
 
 def test_what_a_task_s_own_check_raises_is_a_fault_of_the_task() -> None:
