@@ -1,4 +1,5 @@
 """Cancelling once, twice, at any moment: replies keep belonging to their requests, and nothing is left running.
+Nor does who stands by hold up who has the device.
 
 A worker in this process, with a real judge and a real zygote.
 """
@@ -13,10 +14,12 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from kernel_env.server import stages
 from kernel_env.server.config import Settings
 from kernel_env.server.finish import finish
-from kernel_env.server.forked import forked
+from kernel_env.server.forked import Forked, forked
 from kernel_env.server.layers import Plan
+from kernel_env.server.lease import Turn
 from kernel_env.server.outcome import EvaluationRequest, TaskSource
 from kernel_env.server.seat import Seat
 from kernel_env.server.wake import Signal
@@ -27,7 +30,7 @@ from .submissions import RIGHT, TASK, in_forward
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-SETTINGS = Settings(evaluator="cpu", trials=1, correctness_timeout_s=60.0)
+SETTINGS = Settings(evaluator="cpu", trials=1, correctness_timeout_s=60.0, timing_budget_s=0.1)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -94,6 +97,39 @@ async def test_an_evaluation_cancelled_twice_leaves_the_judge_in_step(worker: Wo
     wrong = in_forward("raise ValueError")
     assert (await worker.evaluate(request(wrong), 0.0)).outcome.kind == "raised"
     assert find("server.judge") == judging
+
+
+async def test_who_stands_by_holds_up_who_is_timed_for_a_while_at_most(
+    worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next one's processes seem never to be made; neither suffers from that."""
+
+    async def speaks(_: Forked) -> None:
+        await asyncio.Event().wait()
+
+    async def quiet(turn: Turn, limit_s: float) -> None:
+        while worker._stages._lease.made.is_set() and not made.is_set():
+            await asyncio.sleep(0.01)
+        made.set()
+        await at_most(turn, limit_s)
+
+    at_most, made = Turn.quiet, asyncio.Event()
+    monkeypatch.setattr(Turn, "quiet", quiet)
+    monkeypatch.setattr(Forked, "speaks", speaks)
+    monkeypatch.setattr(stages, "QUIET_S", 0.2)
+    task = TaskSource(id="user/softmax", source=TASK, hash="0")
+    timed, following = (
+        worker.evaluate(
+            EvaluationRequest(
+                id=name, task=task, language="cuda", code=task.as_submission, budget_s=100.0, mode="audit"
+            ),
+            0.0,
+        )
+        for name in ("timed", "next")
+    )
+    evaluations = await asyncio.gather(timed, following)
+    assert [evaluation.outcome.kind for evaluation in evaluations] == ["passed", "passed"]
+    assert 0.2 <= max(evaluation.durations["quiet"] for evaluation in evaluations) < 5.0
 
 
 async def test_a_candidate_that_could_not_be_set_up_is_our_fault(
