@@ -27,8 +27,6 @@ from .trials import ROOM_BYTES, SPARE_BYTES, expected_outputs, settle
 from .verify import Verifier
 
 HOST_VERIFIED = 2
-ROOM_SETS = 2
-"""What is timed has run before, and needs little more memory than it has: room for so many sets is kept free."""
 
 
 class Blocks:
@@ -50,8 +48,7 @@ class Blocks:
         self._verifier = verifier
         self._trimmed = False
         self.scarce = False
-        size = mailbox.sets[0].end - mailbox.sets[0].start
-        self._room = min(ROOM_BYTES, ROOM_SETS * size + SPARE_BYTES)
+        self._room = _room(self.device)
 
     def refill(self, count: int | None = None, share: bool = True) -> list[InputSet]:
         """Fresh contents in `count` sets (all by default), in random order; output slots poisoned."""
@@ -159,6 +156,13 @@ class Blocks:
         """The judge is done; where a process may come to lack memory, neither judge nor twin only caches any."""
         if settle(self.device, self._room) or self.scarce:
             self._trim()
+
+
+def _room(device: torch.device) -> int:
+    """Bytes kept free, as many as the judge needed: a process may keep no memory from one call to the next."""
+    if device.type != "cuda":
+        return 0
+    return min(ROOM_BYTES, torch.cuda.max_memory_allocated(device) + SPARE_BYTES)
 
 
 def _time(

@@ -95,6 +95,7 @@ class Bound:
 
     def _measure_twin(self, reference_ms: float) -> Net:
         entries = self._refill()
+        self._blocks.make_room()
         self._blocks.wake(entries)
         if self._gates:
             outside = self._pass(self._gates[0], entries, reference_ms)

@@ -29,7 +29,6 @@ class InputSet:
     def __init__(
         self, start: int, skeleton: Any, inputs: list[torch.Tensor], out: Any, outputs: list[torch.Tensor]
     ):
-        self.start = start
         self.input_slots, middle = place(inputs, start)
         self.output_slots, self.end = place(outputs, middle, dense=True)
         self.inputs = describe(skeleton, self.input_slots)
