@@ -148,7 +148,7 @@ class TimedOut(Fact):
 
 
 class OutOfMemory(Fact):
-    """The candidate ran out of device or host memory where the reference fits."""
+    """The candidate ran out of device or host memory where the reference fits, or left it none to fit into."""
 
     kind: Literal["out_of_memory"] = "out_of_memory"
     stage: Literal["compile", "correctness", "timing"]
