@@ -356,7 +356,7 @@ def main() -> None:
 
 
 def _warm(device: torch.device) -> None:
-    """What the first evaluation would hold the device for: modules that PyTorch loads when needed, the comparison."""
+    """What the first evaluation would hold a GPU for: what PyTorch imports when needed, and the comparison."""
     if device.type == "cuda":
         with FlopCounterMode(display=False):
             torch.ones(1)
