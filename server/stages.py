@@ -127,9 +127,6 @@ class Stages:
             except FrameError:
                 outcome = Crashed(stage="compile") if child.greeted else Infrastructure(message=NOT_SET_UP)
                 await child.ends(ENDING_S)
-                import sys
-
-                sys.stderr.write(child.output.text())
         return _with_status(outcome, child) if outcome else None
 
     async def _zygote_ready(self, request: EvaluationRequest, budget: Budget) -> None:

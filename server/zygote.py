@@ -88,10 +88,6 @@ def _become_candidate(link: int, stdout: int, stderr: int, spec: dict[str, Any],
             os.sched_setaffinity(0, spec["cores"])
         _main(spec["role"])(link, spec, parent)
         status = 0
-    except BaseException:
-        import traceback
-
-        traceback.print_exc()
     finally:
         os._exit(status)
 
