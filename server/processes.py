@@ -127,13 +127,14 @@ class Processes:
             if (zygote.pid, runtime) in self._prepared:
                 return
             try:
-                fault = (await zygote.ask({"op": "prepare", "runtime": runtime}, timeout_s=START_S))["fault"]
+                reply = await zygote.ask({"op": "prepare", "runtime": runtime}, timeout_s=START_S)
             except FrameError:
                 await self._bury(zygote)
                 raise
-            if fault:
+            if not reply["fit"]:
                 await self._bury(zygote)
-                raise StartFailed(f"the language can't be run here: {fault}")
+            if reply["fault"]:
+                raise StartFailed(f"the language can't be run here: {reply['fault']}")
             self._prepared = {known for known in self._prepared if known[0] == zygote.pid} | {
                 (zygote.pid, runtime)
             }

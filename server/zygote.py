@@ -44,7 +44,7 @@ class Zygote:
             elif request["op"] == "prepare":
                 fault = preload.prepare_language(request["runtime"])
                 hatches.survey()
-                self._peer.send({"fault": fault})
+                self._peer.send({"fault": fault, "fit": preload.dirty() is None})
             else:
                 self._peer.send(self._reap(request["pid"]))
         for pid in list(self._plans):
