@@ -150,6 +150,22 @@ def test_it_may_be_imported_in_no_other_language() -> None:
     assert (found.rule, "helion" in found.message) == ("import", True)
 
 
+OWN_OPERATOR = """
+KEPT = []
+
+
+@torch.library.custom_op("mine::stolen", mutates_args=())
+def stolen(x: torch.Tensor) -> torch.Tensor:
+    return torch.empty_like(x)
+
+
+@stolen.register_fake
+def shape_of(x):
+    if KEPT:
+        KEPT.append(torch.relu(KEPT[0]))
+    return torch.empty_like(x)
+
+"""
 IMPOSTORS = {
     "forward in PyTorch": HEAD + KERNEL + MODEL.replace("relu(x.view(-1)).view(x.shape)", "torch.relu(x)"),
     "around the loop": changed("torch.empty_like(x)\n", "torch.relu(x)\n").replace(
@@ -163,6 +179,10 @@ IMPOSTORS = {
     + "KEPT = []\n\n\ndef stolen(x):\n    with torch.utils._mode_utils.no_dispatch():\n"
     + "        KEPT.append(torch.relu(KEPT[0]))\n    return torch.empty_like(x)\n"
     + COPY.replace("torch.empty_like(x)", "stolen(x)")
+    + MODEL.replace("return relu(x.view(-1)).view(x.shape)", "KEPT[:] = [x]; copy(x.view(-1)); return KEPT[-1]"),
+    "in an operator's shape function": HEAD
+    + OWN_OPERATOR
+    + COPY.replace("torch.empty_like(x)", "torch.ops.mine.stolen(x)")
     + MODEL.replace("return relu(x.view(-1)).view(x.shape)", "KEPT[:] = [x]; copy(x.view(-1)); return KEPT[-1]"),
     "dispatch switched off": HEAD
     + KERNEL
