@@ -16,7 +16,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy
 import torch
+
+from . import libdevice
 
 if TYPE_CHECKING:
     from .guard import DispatchGuard
@@ -32,6 +35,8 @@ def prepare() -> None:
     with _without_device(), _left_out(_FOR_TUNING):
         for name in ("helion", "helion.language", f"{__package__}.tracing"):  # a candidate reads no file of ours
             import_module(name)
+    if os.environ.get("TRITON_INTERPRET") == "1":
+        _quicken_interpreter()
     with suppress(ImportError):
         import_module("tqdm").tqdm.monitor_interval = 0  # PyTorch's graphs show their progress, in a thread
 
@@ -77,6 +82,14 @@ def generated(function: Callable[..., object]) -> bool:
 def _sources() -> str:
     """Where Helion writes its modules: in the candidate's own folder."""
     return f"{tempfile.gettempdir()}/helion"
+
+
+def _quicken_interpreter() -> None:
+    """By a function of Helion's own Triton's interpreter reduces element by element: numpy does so at once."""
+    helpers = import_module("helion.runtime.triton.helpers")
+    for name, function in (("max_propagate_nan", numpy.max), ("min_propagate_nan", numpy.min)):
+        if hasattr(helpers, name):
+            setattr(helpers, name, libdevice.reduced(function))
 
 
 @contextmanager

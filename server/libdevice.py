@@ -63,3 +63,18 @@ def _interpreted(function: Callable[..., Any], dtype: Any = None) -> Callable[..
         return tensor(TensorHandle(data, element), kind)
 
     return call
+
+
+def reduced(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A reduction over one dimension, in 32 bits at least."""
+    from triton.language import block_type, float32, int32, tensor
+    from triton.runtime.interpreter import TensorHandle
+
+    def call(values: Any, dim: Any) -> Any:
+        if values.dtype.primitive_bitwidth < 32:
+            values = values.to(float32 if values.dtype.is_floating() else int32)
+        data = numpy.asarray(function(values.handle.data, axis=int(getattr(dim, "value", dim))))
+        kind = block_type(values.dtype, list(data.shape)) if data.ndim else values.dtype
+        return tensor(TensorHandle(data, values.dtype), kind)
+
+    return call
