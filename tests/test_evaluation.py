@@ -235,6 +235,15 @@ async def test_autotune_runs_in_the_interpreter(pool: LocalPool) -> None:
     assert (await judge(pool, decorated)).outcome.kind == "passed"
 
 
+async def test_libdevice_is_known_to_the_interpreter(pool: LocalPool) -> None:
+    code = vary(
+        "import triton.language as tl\n",
+        "import triton.language as tl\nfrom triton.language.extra import libdevice\n",
+    )
+    code = vary("tl.exp(", "libdevice.exp(", code)
+    assert (await judge(pool, code)).outcome.kind == "passed"
+
+
 async def test_a_compilers_errors_are_passed_on(pool: LocalPool) -> None:
     """Without torch's headers, which take a compiler half a minute to read."""
     code = vary("#include <ATen/Parallel.h>\n", "", RIGHT_CPP)
