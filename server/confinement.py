@@ -91,7 +91,7 @@ class Confinement:
                 "ours": list(ours),
                 "device": self._config["device"],
                 "environment": environment,
-                "allowed": list(zygote.environment),
+                "allowed": [*zygote.environment, *environment],
             }
             try:
                 async with forked(zygote, spec) as child:
