@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 OLD_OPENENV := .venv-compat/openenv-0.3
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test test-long test-ray test-trainers docs test-browser lock check lint format clean
+.PHONY: help demo serve test test-long test-ray test-extras test-trainers docs test-browser lock check lint format clean
 
 help:
 	@echo "make demo    install, then play a full episode on this machine's device"
@@ -15,6 +15,7 @@ help:
 	@echo "make test    install with the development tools, then check style and types and run the tests"
 	@echo "make test-long  the tests that test leaves out, as they take long"
 	@echo "make test-ray  the tests of the pool on a Ray cluster, which they start on this machine"
+	@echo "make test-extras  training with TRL, level 4 and Helion, with what they need"
 	@echo "make test-browser  the page by clicks; needs Chromium on the path"
 	@echo "make test-trainers  the test of the environment for verifiers; needs a network"
 	@echo "make docs    the documentation as a site in build/docs; dead links fail"
@@ -39,6 +40,11 @@ test-long: $(VENV)/.developed
 test-ray: $(VENV)/.developed
 	$(BIN)/python -m pip install --disable-pip-version-check --editable '.[ray]'
 	$(BIN)/python -m pytest tests/test_ray_pool.py
+
+# Not part of `test`: TRL, Transformers and Helion are 200 MB with what they need.
+test-extras: $(VENV)/.developed
+	$(BIN)/python -m pip install --disable-pip-version-check --editable '.[trl,level4,helion]'
+	$(BIN)/python -m pytest tests/test_trl.py tests/test_level4.py tests/test_helion.py
 
 # Not part of `test`: Playwright is 50 MB, and the browser is the system's own.
 test-browser: $(VENV)/.developed
