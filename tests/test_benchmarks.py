@@ -43,7 +43,10 @@ def command(name: str, *options: str, **settings: str) -> subprocess.CompletedPr
     )
 
 
-@pytest.mark.parametrize("server", ["mock", "unchecked", "stock"])
+LONG = [pytest.param(server, marks=pytest.mark.long) for server in ("unchecked", "stock")]
+
+
+@pytest.mark.parametrize("server", ["mock", *LONG])
 def test_server_overhead(server: str, tmp_path: Path) -> None:
     report = tmp_path / "report.json"
     options = "--servers", server, "--sessions", "1,3", "--seconds", "0.5", "--json", str(report)
@@ -369,6 +372,7 @@ def test_a_soak_says_what_a_server_holds_between_rounds(tmp_path: Path) -> None:
     assert soak.grown(rounds[:2]) == []
 
 
+@pytest.mark.long
 def test_growth_varies_one_thing_at_a_time(tmp_path: Path) -> None:
     report, picture = tmp_path / "points.json", tmp_path / "growth.png"
     options = "--evaluator", "mock", "--sessions", "2", "--cores", "1", "--gpus", "1", "--seconds", "0.5"
