@@ -26,6 +26,7 @@ from openenv.core.env_client import EnvClient
 
 from kernel_env import KernelAction, KernelEnv, KernelObservation
 from kernel_env.errors import KernelEnvError
+from kernel_env.server.outcome import ON_THE_DEVICE
 from tests.kernels import kernels
 
 from .evaluations import PACKAGES, natural, words
@@ -36,7 +37,6 @@ from .tables import digits, percent, table
 
 ROOT = Path(__file__).resolve().parents[1]
 EXPECTED = {"refused": {"format"}, "not compiling": {"compile"}, "wrong": {"correctness"}, "right": {"passed"}}
-HELD = ("candidate", "correctness", "quiet", "timing", "provenance")
 READY_S = 300.0
 STEP_S = 600.0
 
@@ -59,7 +59,7 @@ class Step:
     @property
     def held_s(self) -> float:
         """How long it had the device."""
-        return sum(self.durations.get(name, 0.0) for name in HELD)
+        return sum(self.durations.get(name, 0.0) for name in ON_THE_DEVICE)
 
 
 @dataclass

@@ -95,9 +95,9 @@ class Bound:
 
     def _measure_twin(self, reference_ms: float) -> Net:
         entries = self._refill()
-        self._blocks.make_room()
-        self._blocks.wake(entries)
         if self._gates:
+            self._blocks.make_room()
+            self._blocks.wake(entries)
             outside = self._pass(self._gates[0], entries, reference_ms)
         else:
             outside = self._walled(lambda: self._blocks.reference(entries, keep=True), entries)
@@ -106,9 +106,9 @@ class Bound:
 
     def _measure_candidate(self, claimed_ms: float) -> Outside:
         entries = self._refill()
-        if self._blocks.scarce:
-            self._blocks.make_room()
         if self._gates:
+            if self._blocks.scarce:
+                self._blocks.make_room()
             outside = self._pass(self._gates[1], entries, claimed_ms)
         else:
             outside = self._walled(lambda: self._blocks.claim(entries), entries)

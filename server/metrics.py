@@ -14,14 +14,13 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 
 from kernel_env import __version__
 
-from .outcome import Device, Evaluation, EvaluationRequest, Passed
+from .outcome import ON_THE_DEVICE, Device, Evaluation, EvaluationRequest, Passed
 from .pool import Pool
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 BASELINES = 4096
 SECONDS = (0.005, 0.02, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0, 120.0, 300.0, 900.0)
 RATIOS = (0.5, 0.8, 0.9, 0.95, 0.98, 1.02, 1.05, 1.1, 1.2, 2.0)
-ON_THE_DEVICE = ("candidate", "correctness", "quiet", "timing", "provenance", "baseline")
 
 
 _Labels = TypeVar("_Labels", bound=tuple[str, ...])

@@ -273,6 +273,10 @@ class EvaluationRequest(Fact):
     mode: Literal["submission", "unchecked", "audit"] = "submission"
 
 
+ON_THE_DEVICE = ("candidate", "correctness", "quiet", "timing", "provenance", "baseline")
+"""The stages of `Evaluation.durations` in which a submission has the device."""
+
+
 class Evaluation(Fact):
     """An outcome with where, on what and how long: enough to rebuild the reward offline.
 

@@ -7,7 +7,6 @@ autotuner's first configuration, as there is nothing to time, and has functions 
 
 from __future__ import annotations
 
-import gc
 import logging
 import os
 import sys
@@ -72,9 +71,7 @@ def prepare_language(runtime: str) -> str | None:
         import_module(runtime).prepare()
     except (ImportError, AttributeError, OSError, RuntimeError) as error:
         return f"{runtime} can't be prepared: {type(error).__name__}: {error}"
-    gc.collect()
-    gc.freeze()
-    return dirty()
+    return None
 
 
 def _attempt(name: str, step: Callable[[], object]) -> None:

@@ -43,8 +43,9 @@ class Zygote:
                 self._peer.send({"pid": self._fork(request["spec"], fds)})
             elif request["op"] == "prepare":
                 fault = preload.prepare_language(request["runtime"])
-                hatches.survey()
-                self._peer.send({"fault": fault, "fit": preload.dirty() is None})
+                _take_stock()
+                unfit = preload.dirty()
+                self._peer.send({"fault": fault or unfit, "fit": unfit is None})
             else:
                 self._peer.send(self._reap(request["pid"]))
         for pid in list(self._plans):
@@ -100,6 +101,13 @@ def _main(role: str) -> Callable[[int, dict[str, Any], int], None]:
     return probing.main if role == "probe" else candidate.main
 
 
+def _take_stock() -> None:
+    """After imports, before forks: who has bound what candidates may not call, and what need not be collected."""
+    hatches.survey()
+    gc.collect()
+    gc.freeze()
+
+
 def main() -> None:
     sock = socket.socket(fileno=int(sys.argv[1]))
     sandbox.adopt_orphans()
@@ -114,9 +122,7 @@ def main() -> None:
         os.execv(sys.executable, [*sys.orig_argv, culprit])
     peer.send({"hello": True, "fault": fault})
     if fault is None:
-        hatches.survey()
-        gc.collect()
-        gc.freeze()
+        _take_stock()
         Zygote(peer).serve()
     os._exit(0)  # interpreter teardown of triton's bindings only costs time and prints warnings
 

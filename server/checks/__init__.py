@@ -8,13 +8,11 @@ a false alarm here would cost more than a miss.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-
 from .. import languages
 from ..outcome import BuildFailed, Rejected
 from .compute import compute_in_forward
 from .escapes import escapes
-from .findings import Finding, rejection
+from .findings import rejection
 from .imports import imports
 from .model import model
 from .native import native
@@ -22,10 +20,8 @@ from .program import Program, load
 
 __all__ = ["check"]
 
-Rule = Callable[[Program], Iterator[Finding]]
-
-_FIRST: tuple[Rule, ...] = (model, imports, escapes)
-_LAST: tuple[Rule, ...] = (compute_in_forward, native)
+_FIRST: tuple[languages.Rule, ...] = (model, imports, escapes)
+_LAST: tuple[languages.Rule, ...] = (compute_in_forward, native)
 
 
 def check(code: str, language: str, max_bytes: int) -> Rejected | BuildFailed | None:
