@@ -29,6 +29,7 @@ from . import driver, hatches, paths, trace
 from .activity import Recorder
 from .casting import cast_model
 from .census import Census
+from .context import Context, gap
 from .frames import TRUSTED_CAP, FrameError, Peer
 from .guard import DispatchGuard, GuardViolation
 from .laps import Stopwatch
@@ -75,6 +76,7 @@ class Candidate:
                 self._runtime = import_module(spec["runtime"])
                 self._runtime.attend(self._guard)
             hatches.close(self._guard, device)
+        self._context = Context() if spec["twin"] and device.type == "cuda" else None
         self._stopwatch = Stopwatch(device)
         self._region: Region | None = None
         self._words: list[Words] = []
@@ -124,6 +126,13 @@ class Candidate:
         elif isinstance(error, GuardViolation):
             kind = "violation"
         return {"error": kind, "message": message, "final": not isinstance(error, _NEED_DEVICE)}
+
+    def on_gap(self, request: dict[str, Any], fds: list[int]) -> dict[str, Any]:
+        return {"us": gap()}
+
+    def on_draw(self, request: dict[str, Any], fds: list[int]) -> dict[str, Any]:
+        """The twin's first request, if at all: PyTorch has not started CUDA yet."""
+        return {"us": self._context.draw(request["limit"], request["quick"]) if self._context else 0.0}
 
     def on_open(self, request: dict[str, Any], fds: list[int]) -> dict[str, Any]:
         self._region = open_region(request["handle"], fds, self._device)
@@ -348,7 +357,7 @@ def build(peer: Peer, spec: dict[str, Any]) -> None:
 
 def main(link: int, spec: dict[str, Any], parent: int) -> None:
     """Entry after the fork. `spec`: role ("build" | "run"), scratch, source, device, guarded, plan,
-    environment, runtime (see `languages`).
+    environment, runtime (see `languages`), twin (whether it may be told to draw another context).
     """
     confine(spec["scratch"], [link], parent, Plan.parse(spec["plan"]))
     os.environ.update(spec["environment"])
@@ -357,7 +366,7 @@ def main(link: int, spec: dict[str, Any], parent: int) -> None:
         build(peer, spec)
         return
     device = torch.device("cuda", 0) if spec["device"] == "cuda" else torch.device("cpu")
-    if device.type == "cuda":
+    if device.type == "cuda" and not spec["twin"]:
         torch.cuda.init()
         torch.zeros(1, device=device)
     ready = Candidate(peer, device, spec)

@@ -13,6 +13,7 @@ import torch
 from .statistics import Reading
 
 RAMPED = 0.95
+_TOPS: dict[str, int] = {}
 
 
 class Clocks:
@@ -31,7 +32,7 @@ class Clocks:
         try:
             pynvml.nvmlInit()
             self._handle = pynvml.nvmlDeviceGetHandleByUUID(uuid)
-            self._top_mhz = pynvml.nvmlDeviceGetMaxClockInfo(self._handle, pynvml.NVML_CLOCK_SM)
+            self._top_mhz = _top_mhz(self._handle, uuid)
         except pynvml.NVMLError:
             return
         self._nvml = pynvml
@@ -58,3 +59,12 @@ class Clocks:
         """Is the clock as high as it gets? A device that is held back, or can't be asked, never says so."""
         reading = self.read()
         return reading is not None and reading.mhz >= RAMPED * self._top_mhz
+
+
+def _top_mhz(handle: Any, uuid: str) -> int:
+    """Asked for once: it takes 40 ms."""
+    import pynvml
+
+    if uuid not in _TOPS:
+        _TOPS[uuid] = pynvml.nvmlDeviceGetMaxClockInfo(handle, pynvml.NVML_CLOCK_SM)
+    return _TOPS[uuid]

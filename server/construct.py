@@ -16,14 +16,13 @@ from .trials import settle
 
 
 class Construction:
-    """Of one process's model. Raises `Ended`."""
+    """Of one process's model, which has been greeted. Raises `Ended`."""
 
     def __init__(self, link: CandidateLink, reference: Reference, mailbox: Mailbox, timeout_s: float) -> None:
         """Begins it; at the end the constructor is running."""
         self._link = link
         self._reference = reference
         self._mailbox = mailbox
-        link.greet()
         self._open()
         link.enter("compile", timeout_s)
         link.call("import")
@@ -60,5 +59,6 @@ class Construction:
 
 
 def construct(link: CandidateLink, reference: Reference, mailbox: Mailbox, timeout_s: float) -> str:
-    """From beginning to end, by itself."""
+    """From the greeting to the end, by itself."""
+    link.greet()
     return Construction(link, reference, mailbox, timeout_s).finish()

@@ -41,6 +41,11 @@ def _check(code: int, what: str) -> None:
         raise DriverError(what, code)
 
 
+def call(name: str, *arguments: object) -> None:
+    """Any other of its functions; raises `DriverError`, and `AttributeError` where there is none of that name."""
+    _check(getattr(_library(), name)(*arguments), name)
+
+
 def allocate(size: int) -> int:
     """Device memory outside torch's allocator; its address."""
     pointer = ctypes.c_uint64()

@@ -25,7 +25,8 @@ from typing import Any, TypeVar
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from . import floors, hardware, kin, landlock, peaks, profile, roofline, sandbox
+from . import context, floors, hardware, kin, landlock, peaks, profile, roofline, sandbox
+from .alike import many_kernels, match
 from .attribute import attribute
 from .baseline import Baselines
 from .blocks import Blocks
@@ -67,10 +68,11 @@ Link = TypeVar("Link", bound=CandidateLink)
 
 @dataclass(frozen=True)
 class Known:
-    """What was found out about tasks, kept for their next submissions."""
+    """What was found out about tasks, kept for their next submissions; and `gap_us`, see `context.limit`."""
 
     baselines: Baselines = field(default_factory=Baselines)
     calibrations: Calibrations = field(default_factory=Calibrations)
+    gap_us: float = 0.0
 
 
 class Evaluation:
@@ -99,6 +101,7 @@ class Evaluation:
         self._peaks: peaks.Peak | None = None
         self._work = profile.Work()
         self._moved: floors.Traffic | None = None
+        self._many_kernels = False
         self.durations: dict[str, float] = {}
         self.peak_bytes: int | None = None
         self.seeds: list[int] = []
@@ -139,6 +142,7 @@ class Evaluation:
         with self._stage("candidate"):
             reference, calibration = self._reference()
             mailbox = self._prepare(reference)
+            self._greet()
             twin, note = self._construct(reference, mailbox)
         with self._stage("correctness"):
             self._link.enter("correctness", self._request["correctness_timeout_s"])
@@ -180,6 +184,14 @@ class Evaluation:
             if end.outcome.kind != "out_of_memory" or not blocks.give_way():
                 raise
         return Contest(blocks).run(self._request["timing_budget_s"])
+
+    def _greet(self) -> None:
+        """The links stand; where it shows in times, twin and candidate are made alike."""
+        links = [self._link, self._twin] if self._twin is not None else [self._link]
+        for link in links:
+            link.greet()
+        if self._many_kernels and self._twin is not None:
+            match(self._link, self._twin, self._known.gap_us)
 
     def _construct(self, reference: Reference, mailbox: Mailbox) -> tuple[Construction | None, str]:
         """The twin's, which goes on beside the candidate's and its trials, and the note on the candidate's."""
@@ -275,6 +287,8 @@ class Evaluation:
         self._work = profile.Work(flops, size, half)
         if self._peaks is not None:
             self._roofline = roofline.bound(flops, size, half, self._peaks)
+        if self._known.gap_us:
+            self._many_kernels = many_kernels(reference, inputs)
         self._mailbox = Mailbox(reference, inputs, outputs)
         return self._mailbox
 
@@ -299,9 +313,8 @@ class Evaluation:
         return hashlib.sha256(repr(self.seeds).encode()).hexdigest()[:16]
 
 
-def serve(worker: Peer, device: torch.device) -> None:
+def serve(worker: Peer, device: torch.device, known: Known) -> None:
     """Evaluate until the worker closes the socket or the device's context goes bad."""
-    known = Known()
     while True:
         try:
             request, fds = worker.receive_with_fds()
@@ -345,13 +358,14 @@ def main() -> None:
     sandbox.die_with_parent(int(sys.argv[2]))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     device = torch.device(sys.argv[3])
+    gap_us = context.limit() if device.type == "cuda" else 0.0
     _warm(device)
     described = hardware.describe(device).model_dump()
     worker.send({"hello": True, "device": described, "facts": hardware.facts(device)})
     if device.type == "cpu" or not landlock.abi():
         sandbox.close_to_others()  # Landlock does the same; whether the driver minds was never seen
     sys.excepthook = _end_on_error
-    serve(worker, device)
+    serve(worker, device, Known(gap_us=gap_us))
     os._exit(0)  # the interpreter's teardown beside a device context costs time, and can hang
 
 

@@ -13,6 +13,9 @@ from contextlib import asynccontextmanager, suppress
 
 from .budget import Budget
 
+READY_S = 30.0
+"""Whoever gets the device then finds out what became of processes that are not ready."""
+
 
 class Lease:
     """One device's."""
@@ -65,9 +68,15 @@ class Turn:
             self._lease.made.set()
 
     async def take(self) -> None:
-        """Wait for the device, unless it is taken; `TimeoutError` when the step's time is spent before."""
+        """Wait until what stands by is made, and for the device, unless it is taken.
+
+        `TimeoutError` when the step's time is spent before.
+        """
         if self.taken:
             return
+        with self._budget.timed("processes"), suppress(TimeoutError):
+            async with asyncio.timeout(min(self._budget.left_s, READY_S)):
+                await self._lease.made.wait()
         with self._budget.timed("queue"):
             async with asyncio.timeout(self._budget.left_s):
                 await self._lease.device.acquire()

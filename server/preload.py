@@ -96,13 +96,18 @@ def _hash_triton() -> None:
 
 
 def _load_triton_driver() -> None:
+    """The one object there is of its kind, which loads its C module again whenever it is asked for: that would be
+    built again in each process, as each has a cache of its own.
+    """
     from triton.backends.nvidia.driver import CudaUtils
 
-    CudaUtils()
+    if CudaUtils() is CudaUtils():
+        CudaUtils.__init__ = lambda self: None
 
 
 def _load_fake_tensors() -> None:
     """Modules alone: to enter the mode asks for the number of devices, which starts the driver."""
+    import torch._dynamo  # whose settings the mode reads: 1 to 2 s in each process otherwise
     import torch._subclasses.fake_tensor
     import torch.nested._internal.nested_tensor  # noqa: F401
 

@@ -171,7 +171,7 @@ class Processes:
             for code in codes:
                 reference = request.model_copy(update={"code": code, "mode": "audit"})
                 home = await stack.enter_async_context(self.confinement.home("twin-"))
-                twins.append(await stack.enter_async_context(self.fork("run", reference, home)))
+                twins.append(await stack.enter_async_context(self.fork("run", reference, home, twin=True)))
             yield twins
 
     async def _bury(self, zygote: Child) -> None:
@@ -195,6 +195,7 @@ class Processes:
             "guarded": guarded,
             "runtime": _runtime(request),
             "precision": self._config["precision"],
+            "twin": False,
             "cores": [] if role == "run" else for_compilers(self._config["cores"]),
             "plan": plan.json(),
             "environment": self._environment(role),

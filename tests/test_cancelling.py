@@ -60,6 +60,7 @@ async def test_a_fork_cancelled_twice_is_reaped(worker: Worker, tmp_path: Path, 
     (tmp_path / "submission.py").write_text("class ModelNew: pass")
     spec = {
         "role": "build",
+        "twin": False,
         "scratch": str(tmp_path),
         "source": str(tmp_path),
         "device": "cpu",

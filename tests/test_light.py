@@ -183,7 +183,7 @@ SAMPLE = r"""
 #include <ATen/Parallel.h>
 static torch::Tensor same(const torch::Tensor& x) { return x; }
 std::vector<torch::Tensor> f(torch::Tensor x, int64_t n, double s, c10::optional<at::Tensor> y, std::string name) {
-  TORCH_CHECK(x.is_contiguous() && !x.is_cuda() && x.dim() == 2, "bad: ", x.size(0), x.scalar_type(), x.device());
+  TORCH_CHECK(x.is_contiguous() && !x.is_cuda() && x.dim() == 2, "bad: ", x.scalar_type(), x.device());
   auto options = torch::TensorOptions().dtype(torch::kFloat32).device(x.device()).layout(torch::kStrided);
   auto a = torch::empty({n, x.size(-1)}, options), b = torch::zeros_like(x), c = torch::full({n}, s, x.options());
   auto d = torch::ones({2}, torch::kInt64), e = torch::empty_like(x, at::MemoryFormat::Contiguous);
@@ -217,7 +217,7 @@ assert built.described(x) == {{"requires_grad": False}}
 try:
     built.f(x[0], 1, 1.0, None, "")
 except RuntimeError as error:
-    assert "bad: 3Floatcpu" in str(error), error
+    assert "bad: Floatcpu" in str(error), error
 else:
     raise AssertionError("not checked")
 """

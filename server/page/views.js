@@ -7,6 +7,7 @@ const STAGES = [
   ["checks", "static checks"],
   ["build", "build"],
   ["rehearsal", "compile ahead"],
+  ["processes", "processes"],
   ["candidate", "construct"],
   ["correctness", "correctness"],
   ["quiet", "quiet device"],

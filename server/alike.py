@@ -1,0 +1,38 @@
+"""Candidate and twin in contexts of a kind (see `context`), where that shows in their times.
+
+It does where a task's kernels are many and short: told by how long the host takes to launch them, of the time
+that a call of the reference takes. Elsewhere nothing is asked or done. To be called when both are greeted and
+neither has been asked for anything.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import torch
+
+from .link import CandidateLink, TwinLink
+from .reference import Reference
+
+LEAST_HOST_S = 1e-4
+LEAST_SHARE = 0.25
+PLAUSIBLE = 1.3
+"""Times the limit: a longer gap was measured while something else was on the device."""
+
+
+def many_kernels(reference: Reference, inputs: list[Any]) -> bool:
+    """By one more call of a reference that has been called before."""
+    torch.cuda.synchronize(reference.device)
+    begun = time.perf_counter()
+    reference(inputs)
+    host_s = time.perf_counter() - begun
+    torch.cuda.synchronize(reference.device)
+    return host_s > max(LEAST_HOST_S, LEAST_SHARE * (time.perf_counter() - begun))
+
+
+def match(candidate: CandidateLink, twin: TwinLink, limit_us: float) -> None:
+    """Have the twin draw a context of the candidate's kind; raises `Ended`."""
+    us = candidate.call("gap").get("us")
+    if isinstance(us, float) and 0.0 < us < PLAUSIBLE * limit_us:
+        twin.call("draw", limit=limit_us, quick=us <= limit_us)
