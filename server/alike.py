@@ -1,8 +1,7 @@
 """Candidate and twin in contexts of a kind (see `context`), where that shows in their times.
 
 It does where a task's kernels are many and short: told by how long the host takes to launch them, of the time
-that a call of the reference takes. Elsewhere nothing is asked or done. To be called when both are greeted and
-neither has been asked for anything.
+that a call of the reference takes. Elsewhere nothing is done.
 """
 
 from __future__ import annotations
@@ -31,8 +30,13 @@ def many_kernels(reference: Reference, inputs: list[Any]) -> bool:
     return host_s > max(LEAST_HOST_S, LEAST_SHARE * (time.perf_counter() - begun))
 
 
-def match(candidate: CandidateLink, twin: TwinLink, limit_us: float) -> None:
-    """Have the twin draw a context of the candidate's kind; raises `Ended`."""
+def gap_of(candidate: CandidateLink) -> float:
+    """In us, see `context.gap`; to be asked before the submission is imported. Raises `Ended`."""
     us = candidate.call("gap").get("us")
-    if isinstance(us, float) and 0.0 < us < PLAUSIBLE * limit_us:
-        twin.call("draw", limit=limit_us, quick=us <= limit_us)
+    return us if isinstance(us, float) else 0.0
+
+
+def match(twin: TwinLink, gap_us: float, limit_us: float) -> None:
+    """Have the twin draw a context of the candidate's kind, whose gap that is; raises `Ended`."""
+    if 0.0 < gap_us < PLAUSIBLE * limit_us:
+        twin.call("draw", limit=limit_us, quick=gap_us <= limit_us)

@@ -41,6 +41,7 @@ from .perturbed import perturbed
 from .preload import CompilerError, triton_errors
 from .random_weights import random_weights
 from .sandbox import confine
+from .undrawn import undrawn
 from .words import Words
 
 if TYPE_CHECKING:
@@ -76,7 +77,8 @@ class Candidate:
                 self._runtime = import_module(spec["runtime"])
                 self._runtime.attend(self._guard)
             hatches.close(self._guard, device)
-        self._context = Context() if spec["twin"] and device.type == "cuda" else None
+        self._is_twin = spec["twin"]
+        self._context = Context() if self._is_twin and device.type == "cuda" else None
         self._stopwatch = Stopwatch(device)
         self._region: Region | None = None
         self._words: list[Words] = []
@@ -150,7 +152,7 @@ class Candidate:
         arguments = [a.to(self._device) if isinstance(a, torch.Tensor) else a for a in arguments]
         torch.manual_seed(request["seed"])
         weights = perturbed(request["seed"], request["gain"]) if request["perturbed"] else nullcontext()
-        with torch.no_grad(), self._models(), weights:
+        with torch.no_grad(), self._models(), weights, undrawn() if self._is_twin else nullcontext():
             model = self._module.ModelNew(*arguments)  # type: ignore[union-attr]
             self._model = cast_model(model.to(self._device), request["precision"], not self._guarded)
         self._count()

@@ -86,7 +86,7 @@ class Settings:
     build_timeout_s: float = 240.0
     correctness_timeout_s: float = 120.0
     timing_timeout_s: float = 120.0
-    timing_budget_s: float = 2.0
+    timing_budget_s: float = 1.0
     ping_interval_s: float = 20.0
     ping_timeout_s: float = 300.0
 

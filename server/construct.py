@@ -1,14 +1,14 @@
 """Bring a process that runs a submission to the point where `forward` can be called.
 
-Shared memory, import, constructor under the reference's seed, the reference's weights: the same steps for a
-candidate and for the reference's twin. Nothing of the judge's goes over but what a submission may know. Two
-processes may construct at once, as that takes long for large models; the twin gets the weights while the
+Import, constructor under the reference's seed, shared memory, the reference's weights: the same steps for a
+candidate and for the reference's twin. Nothing of the judge's goes over but what a submission may know. Judge,
+candidate and twin may construct at once, as that takes long for large models; the twin gets the weights while the
 candidate is stopped, which can write where they lie.
 """
 
 from __future__ import annotations
 
-from .link import CandidateLink, Ended
+from .link import CandidateLink, Ended, TwinLink
 from .mailbox import Mailbox
 from .outcome import Infrastructure
 from .reference import Reference
@@ -18,12 +18,10 @@ from .trials import settle
 class Construction:
     """Of one process's model, which has been greeted. Raises `Ended`."""
 
-    def __init__(self, link: CandidateLink, reference: Reference, mailbox: Mailbox, timeout_s: float) -> None:
+    def __init__(self, link: CandidateLink, reference: Reference, timeout_s: float) -> None:
         """Begins it; at the end the constructor is running."""
         self._link = link
         self._reference = reference
-        self._mailbox = mailbox
-        self._open()
         link.enter("compile", timeout_s)
         link.call("import")
         self._done = link.start(
@@ -36,21 +34,14 @@ class Construction:
             arguments=reference.pickled_arguments(),
         )
 
-    def _open(self) -> None:
-        region = self._mailbox.region
-        try:
-            self._link.call("open", region.fds, handle=region.handle)
-        except Ended as end:  # no line of the submission has run yet
-            message = getattr(end.outcome, "message", "") or end.outcome.kind
-            raise Ended(Infrastructure(message=f"the shared memory could not be opened: {message}")) from None
-
-    def finish(self) -> str:
+    def finish(self, mailbox: Mailbox, beside: TwinLink | None = None) -> str:
         """Hand the weights over; what differs from the reference in state, as a note for feedback."""
         if not self._done:
             self._link.finish()
-        self._mailbox.share_state()
+        mailbox.share_state()
         settle(self._reference.device)
-        state = {name: slot.to_json() for name, slot in self._mailbox.state.items()}
+        _open(self._link, mailbox, beside)
+        state = {name: slot.to_json() for name, slot in mailbox.state.items()}
         problems = self._link.call("adopt", state=state).get("state")
         if not isinstance(problems, list) or not problems:
             return ""
@@ -58,7 +49,19 @@ class Construction:
         return f"The reference's weights could not be copied over: ModelNew has {listed}"
 
 
+def _open(link: CandidateLink, mailbox: Mailbox, beside: TwinLink | None) -> None:
+    """Whose fault is it, if the shared memory can't be opened? A process that ran no submission tells."""
+    try:
+        link.call("open", mailbox.region.fds, handle=mailbox.region.handle)
+    except Ended as end:
+        if beside is not None:
+            _open(beside, mailbox, None)
+            raise
+        message = getattr(end.outcome, "message", "") or end.outcome.kind
+        raise Ended(Infrastructure(message=f"the shared memory could not be opened: {message}")) from None
+
+
 def construct(link: CandidateLink, reference: Reference, mailbox: Mailbox, timeout_s: float) -> str:
     """From the greeting to the end, by itself."""
     link.greet()
-    return Construction(link, reference, mailbox, timeout_s).finish()
+    return Construction(link, reference, timeout_s).finish(mailbox)

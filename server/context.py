@@ -20,7 +20,7 @@ DRAWS = 8
 """Three of five are quick, so that one in fifty searches for a slow one ends without."""
 WIDE = 1.04
 """Contexts differ if the slowest takes this much of the quickest."""
-KERNELS, PASSES = 300, 5
+KERNELS, PASSES = 300, 3
 HOLD_CYCLES = 4_000_000  # 2 ms: longer than it takes to queue the kernels
 PTX = b"""
 .version 7.0

@@ -26,7 +26,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from . import context, floors, hardware, kin, landlock, peaks, profile, roofline, sandbox
-from .alike import many_kernels, match
+from .alike import gap_of, many_kernels, match
 from .attribute import attribute
 from .baseline import Baselines
 from .blocks import Blocks
@@ -102,6 +102,8 @@ class Evaluation:
         self._work = profile.Work()
         self._moved: floors.Traffic | None = None
         self._many_kernels = False
+        self._gap_us = 0.0
+        self._candidate: Construction | None = None
         self.durations: dict[str, float] = {}
         self.peak_bytes: int | None = None
         self.seeds: list[int] = []
@@ -140,9 +142,11 @@ class Evaluation:
 
     def _run(self) -> Outcome:
         with self._stage("candidate"):
+            self._link.greet()
+            if self._known.gap_us:
+                self._gap_us = gap_of(self._link)
             reference, calibration = self._reference()
             mailbox = self._prepare(reference)
-            self._greet()
             twin, note = self._construct(reference, mailbox)
         with self._stage("correctness"):
             self._link.enter("correctness", self._request["correctness_timeout_s"])
@@ -157,7 +161,7 @@ class Evaluation:
         with self._stage("quiet"):
             self._report.receive()  # nobody makes processes on this device from here on
         with self._stage("timing"):
-            twin.finish()
+            twin.finish(mailbox)
             for link in (self._twin, self._link):
                 link.enter("timing", self._request["timing_timeout_s"])
             blocks = Blocks(self._link, self._twin, reference, mailbox, verifier)
@@ -174,6 +178,8 @@ class Evaluation:
         timing, note = self._beside_compiled(timing, reference, mailbox, verifier)
         found, why = self._profile(record, timing)
         note = " ".join(filter(None, (note, why)))
+        for link in (self._link, self._twin):
+            link.kill()  # ends while the judge puts things in order
         return Passed(timing=timing, roofline=self._roofline, profile=found, note=note)
 
     def _timed(self, blocks: Blocks) -> Timing:
@@ -185,20 +191,16 @@ class Evaluation:
                 raise
         return Contest(blocks).run(self._request["timing_budget_s"])
 
-    def _greet(self) -> None:
-        """The links stand; where it shows in times, twin and candidate are made alike."""
-        links = [self._link, self._twin] if self._twin is not None else [self._link]
-        for link in links:
-            link.greet()
-        if self._many_kernels and self._twin is not None:
-            match(self._link, self._twin, self._known.gap_us)
-
     def _construct(self, reference: Reference, mailbox: Mailbox) -> tuple[Construction | None, str]:
-        """The twin's, which goes on beside the candidate's and its trials, and the note on the candidate's."""
-        limit_s = self._request["build_timeout_s"]
-        candidate = Construction(self._link, reference, mailbox, limit_s)
-        twin = Construction(self._twin, reference, mailbox, limit_s) if self._twin is not None else None
-        return twin, candidate.finish()
+        """The twin's, which goes on beside the candidate's trials, and the note on the candidate's."""
+        limit_s, twin = self._request["build_timeout_s"], self._twin
+        candidate = self._candidate or Construction(self._link, reference, limit_s)
+        if twin is not None:
+            twin.greet()
+            if self._many_kernels:
+                match(twin, self._gap_us, self._known.gap_us)
+        note = candidate.finish(mailbox, twin)
+        return Construction(twin, reference, limit_s) if twin is not None else None, note
 
     def _profile(self, record: Record | None, timing: Timing) -> tuple[Profile | None, str]:
         """Where it was asked for; else, or without one, why."""
@@ -255,19 +257,32 @@ class Evaluation:
         return ImpossibleTiming(message=message, runtime_ms=timing.runtime_ms, floor_ms=floor)
 
     def _reference(self) -> tuple[Reference, Calibration | None]:
-        """With what strict checks hold the submission to; nothing more than standard ones where no inputs tell."""
+        """With what strict checks hold the submission to; nothing more than standard ones where no inputs tell.
+
+        Under standard ones the candidate constructs beside it.
+        """
         if self._request["checks"] == "standard":
-            return self._drawn(), None
+            reference = self._drawn(later=True)
+            self._candidate = Construction(self._link, reference, self._request["build_timeout_s"])
+            reference.construct()
+            return reference, None
         task = self._request["task"]
         reference, calibration = self._known.calibrations.of(task["id"], task["source"], self._drawn)
         return reference, None if calibration.note else calibration
 
-    def _drawn(self, gain: float = 1.0) -> Reference:
+    def _drawn(self, gain: float = 1.0, later: bool = False) -> Reference:
         task = self._request["task"]
         self.seeds = [secrets.randbits(62)]
         strict = self._request["checks"] == "strict"
         reference = Reference(
-            task["id"], task["source"], self._device, self.seeds[0], strict, gain, self._request["precision"]
+            task["id"],
+            task["source"],
+            self._device,
+            self.seeds[0],
+            strict,
+            gain,
+            self._request["precision"],
+            later,
         )
         needed, total = reference.footprint(), hardware.memory_bytes(self._device)
         if needed > total:

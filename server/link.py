@@ -124,9 +124,13 @@ class CandidateLink:
             raise self.ended(self._failure(str(reply["error"]), clip(str(reply.get("message", "")))))
         return reply
 
-    def end(self) -> None:
-        """The process has served: its memory goes, and whatever its device still does."""
+    def kill(self) -> None:
+        """The process has served."""
         self._signal(signal.SIGKILL)
+
+    def end(self) -> None:
+        """As `kill`; and wait until its memory has gone, and whatever its device still does."""
+        self.kill()
         select.select([self._handle], [], [], END_S)
 
     def pause(self, seconds: float) -> None:

@@ -37,7 +37,7 @@ class TaskFault(RuntimeError):
 class Reference:
     """One task on one device, constructed under `seed`, with other parameters on request (see `perturbed`).
 
-    All that it gives is in `precision` (see `casting`).
+    All that it gives is in `precision` (see `casting`). `later`: the model is made when `construct` is called.
     """
 
     def __init__(
@@ -49,6 +49,7 @@ class Reference:
         perturb: bool = False,
         gain: float = 1.0,
         precision: str = "fp32",
+        later: bool = False,
     ) -> None:
         self.device = device
         self.seed = seed
@@ -58,26 +59,33 @@ class Reference:
         self.extras = extras_of(task_id, source)
         self._task_id = task_id
         self._wide: Any = None
+        self._source = source
         with random_weights(source, device):
             self._module = execute(task_id, source)
-            self._construct(task_id)
+            with self._constructing():
+                seed_all(seed)
+                self.arguments = list(cast(list(self._module.get_init_inputs()), precision))
+        if not later:
+            self.construct()
 
-    def _construct(self, task_id: str) -> None:
+    def construct(self) -> None:
+        """Make the model; raises `TaskFault`."""
+        with random_weights(self._source, self.device), self._constructing():
+            seed_all(self.seed)
+            with perturbed(self.seed, self.gain) if self.perturbed else nullcontext():
+                model = self._module.Model(*self._on_device(self.arguments))
+            self.model: Any = cast_model(model.to(self.device), self.precision, attributes=True)
+
+    @contextmanager
+    def _constructing(self) -> Iterator[None]:
         try:
             with torch.no_grad():
-                self.arguments = self._init_arguments(self.seed)
-                seed_all(self.seed)
-                with perturbed(self.seed, self.gain) if self.perturbed else nullcontext():
-                    model = self._module.Model(*self._on_device(self.arguments))
-                self.model: Any = cast_model(model.to(self.device), self.precision, attributes=True)
+                yield
         except torch.OutOfMemoryError:
             raise
         except Exception as error:  # a task file may raise anything
-            raise TaskFault(f"task {task_id} can't be constructed: {type(error).__name__}: {error}") from error
-
-    def _init_arguments(self, seed: int) -> list[Any]:
-        seed_all(seed)
-        return list(cast(list(self._module.get_init_inputs()), self.precision))
+            message = f"task {self._task_id} can't be constructed: {type(error).__name__}: {error}"
+            raise TaskFault(message) from error
 
     def _on_device(self, arguments: list[Any]) -> list[Any]:
         return [a.to(self.device) if isinstance(a, torch.Tensor) else a for a in arguments]

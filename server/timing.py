@@ -27,7 +27,7 @@ MIN_BLOCKS = 5
 MAX_BLOCKS = 200
 FEWEST, BLOCK_MS = 2, 60.0
 NARROW = 0.005
-CHECK_EVERY = 5
+CHECK_EVERY = 2
 WARM_S = 0.3
 WARM_LEAST_S = 0.1
 BOUND_EVERY = 4
@@ -88,8 +88,9 @@ class Contest:
         """
         started = time.monotonic()
         self._calls = self._worth(self._sides.reference(self._refill(), self._cuda))
+        alone = self._refill()
         for _ in range(ALONE_BLOCKS):
-            laps = self._sides.reference(self._refill(), self._cuda)
+            laps = self._sides.reference(alone, self._cuda)
             self._alone_ms = min(self._alone_ms, statistics.median(laps.device))
         hosts: list[float] = []
         while not hosts or not self._warmed(time.monotonic() - started):
