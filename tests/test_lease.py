@@ -45,6 +45,18 @@ async def test_one_stands_by_and_the_others_wait() -> None:
     assert log[5:] == ["c runs"]
 
 
+async def test_the_device_is_taken_when_processes_are_made() -> None:
+    lease = Lease()
+    async with lease.turn(Budget(5.0, 0.0)) as turn, turn.making():
+        taking = asyncio.create_task(turn.take())
+        await settle()
+        assert not turn.taken
+        assert not lease.device.locked()
+        turn.ready()
+        await taking
+        assert turn.taken
+
+
 async def test_nobody_makes_ready_during_timing() -> None:
     lease, log, go = Lease(), list[str](), asyncio.Event()
     first = asyncio.create_task(hold(lease, log, "a", go, timing=True))

@@ -9,6 +9,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import torch
@@ -29,6 +30,7 @@ class Other:
         self.link = kind(Peer(ours, CANDIDATE_CAP, watch=[self.handle], trusted=False), self.handle)
         self.link.enter("timing", 0.3)
         self.refuses: str | None = None
+        self.asked: list[dict[str, Any]] = []
         self.words: Words | None = None
         self._peer = Peer(theirs, CANDIDATE_CAP)
         self._thread = threading.Thread(target=self._answer)
@@ -42,6 +44,7 @@ class Other:
                 return
             for fd in fds:
                 os.close(fd)
+            self.asked.append(request)
             self._peer.send({"error": "raised"} if request["op"] == self.refuses else {})
 
     def close(self) -> None:
