@@ -25,7 +25,7 @@ from typing import Any, TypeVar
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from . import context, floors, hardware, kin, landlock, peaks, profile, roofline, sandbox
+from . import context, driver, floors, hardware, kin, landlock, peaks, profile, roofline, sandbox
 from .alike import gap_of, many_kernels, match
 from .attribute import attribute
 from .baseline import Baselines
@@ -115,7 +115,10 @@ class Evaluation:
             return self._whose(end.outcome) if end.lacking else end.outcome
         except (TaskFault, LayoutError) as fault:
             return Infrastructure(message=str(fault), retryable=False, task=True)
-        except (torch.OutOfMemoryError, MemoryFault) as error:
+        except (torch.OutOfMemoryError, torch.AcceleratorError, MemoryFault) as error:
+            # code that is loaded when it is first needed may lack memory as well
+            if isinstance(error, torch.AcceleratorError) and getattr(error, "error_code", 0) != driver.OUT_OF_MEMORY:
+                raise
             message = f"the judge ran out of memory: {error}"[:500]
             return self._whose(Infrastructure(message=message, retryable=False))
         finally:
@@ -129,9 +132,13 @@ class Evaluation:
         """A lack of memory is the submission's doing if it held several times what the reference needs."""
         if self._device.type != "cuda":
             return fault
-        needed, free = torch.cuda.max_memory_allocated(self._device), torch.cuda.mem_get_info(self._device)[0]
+        free = torch.cuda.mem_get_info(self._device)[0]
         self._link.end()
         held = torch.cuda.mem_get_info(self._device)[0] - free
+        try:
+            needed = self._needed()
+        except (torch.OutOfMemoryError, MemoryFault, TaskFault, LayoutError):
+            return fault
         if held < HOARD * needed + HOARD_BYTES:
             return fault
         message = (
@@ -139,6 +146,13 @@ class Evaluation:
             f" beside it; that needs {needed >> 20} MiB"
         )
         return OutOfMemory(stage=self._link.stage, message=message)
+
+    def _needed(self) -> int:
+        """Bytes that the reference needs; tried without the submission where it got in the way before."""
+        if self._mailbox is None:
+            torch.cuda.empty_cache()
+            self._prepare(self._drawn())
+        return torch.cuda.max_memory_allocated(self._device)
 
     def _run(self) -> Outcome:
         with self._stage("candidate"):

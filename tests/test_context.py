@@ -1,4 +1,4 @@
-"""Candidate and twin are made alike: contexts of a kind, weights that a twin doesn't draw, memory both can open."""
+"""Candidate and twin are made alike: contexts of a kind, the same weights, memory that both can open."""
 
 from __future__ import annotations
 
