@@ -31,6 +31,11 @@ class IpcHandle(ctypes.Structure):
     _fields_ = (("reserved", ctypes.c_char * 64),)
 
 
+def lacked_memory(error: torch.AcceleratorError) -> bool:
+    """Code that is loaded when it is first needed may lack memory too; the context is as good as before."""
+    return getattr(error, "error_code", 0) == OUT_OF_MEMORY
+
+
 @cache
 def _library() -> ctypes.CDLL:
     return ctypes.CDLL("libcuda.so.1")

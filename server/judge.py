@@ -116,8 +116,7 @@ class Evaluation:
         except (TaskFault, LayoutError) as fault:
             return Infrastructure(message=str(fault), retryable=False, task=True)
         except (torch.OutOfMemoryError, torch.AcceleratorError, MemoryFault) as error:
-            # code that is loaded when it is first needed may lack memory as well
-            if isinstance(error, torch.AcceleratorError) and getattr(error, "error_code", 0) != driver.OUT_OF_MEMORY:
+            if isinstance(error, torch.AcceleratorError) and not driver.lacked_memory(error):
                 raise
             message = f"the judge ran out of memory: {error}"[:500]
             return self._whose(Infrastructure(message=message, retryable=False))
