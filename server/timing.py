@@ -25,7 +25,7 @@ from .statistics import Block, Reading, estimate, spread, steady
 
 MIN_BLOCKS = 5
 MAX_BLOCKS = 200
-FEWEST, BLOCK_MS = 2, 60.0
+FEWEST, BLOCK_S = 2, 0.03
 NARROW = 0.005
 CHECK_EVERY = 2
 WARM_S = 0.3
@@ -64,7 +64,7 @@ class Contest:
 
     def _bare_host(self) -> float:
         """The candidate's host time (ms) without the guard, which is none of its doing."""
-        entries = self._sides.refill(BARE)
+        entries = self._sides.refill(min(BARE, self._calls))
         host = self._sides.bare(entries).host
         self._sides.verify(entries, self._sides.digests(entries))
         return statistics.median(host)
@@ -87,31 +87,35 @@ class Contest:
         On a device whose clock is up already, a third of that time will do.
         """
         started = time.monotonic()
-        self._calls = self._worth(self._sides.reference(self._refill(), self._cuda))
         alone = self._refill()
+        self._sides.reference(alone, self._cuda)
         for _ in range(ALONE_BLOCKS):
             laps = self._sides.reference(alone, self._cuda)
             self._alone_ms = min(self._alone_ms, statistics.median(laps.device))
         hosts: list[float] = []
-        while not hosts or not self._warmed(time.monotonic() - started):
+        spent = time.monotonic() - started
+        while len(hosts) < 2 or not self._warmed(spent):
             entries = self._refill()
             self._sides.claim(entries, self._cuda)
             self._sides.verify(entries, self._sides.digests(entries))
-            hosts.append(statistics.median(self._sides.reference(entries, self._cuda).host))
+            laps = self._sides.reference(entries, self._cuda)
+            hosts.append(statistics.median(laps.host))
+            before, spent = spent, time.monotonic() - started
+            self._calls = self._worth((spent - before) / len(entries), laps)
         return statistics.median(hosts)
 
     def _warmed(self, spent_s: float) -> bool:
         return spent_s >= WARM_S or (spent_s >= WARM_LEAST_S and self._clocks.ramped())
 
-    def _worth(self, first: Laps) -> int:
-        """The calls in a block, by the quickest of the reference's first: slow ones get short blocks.
+    def _worth(self, took_s: float, laps: Laps) -> int:
+        """The calls in a block, by what one takes with all that is drawn, kept and compared for it.
 
         As many as there are sets on a CPU, whose times the judge's clock bounds less closely.
         """
         if not self._cuda:
             return len(self._sides.mailbox.sets)
-        call_ms = min(device + HOLD_SHARE * host for device, host in zip(first.device, first.host, strict=True))
-        return max(FEWEST, int(BLOCK_MS / max(call_ms, 1e-3)))
+        held_s = 2e-3 * HOLD_SHARE * statistics.median(laps.host)
+        return max(1, int(BLOCK_S / (took_s + held_s)))
 
     def _refill(self) -> list[InputSet]:
         return self._sides.refill(self._calls)
