@@ -121,11 +121,15 @@ class Evaluation:
             message = f"the judge ran out of memory: {error}"[:500]
             return self._whose(Infrastructure(message=message, retryable=False))
         finally:
-            if self._mailbox is not None:
-                self._mailbox.close()
-            gc.collect()
-            if self._device.type == "cuda":
-                torch.cuda.empty_cache()
+            with self._stage("ending"):
+                self._tidy()
+
+    def _tidy(self) -> None:
+        if self._mailbox is not None:
+            self._mailbox.close()
+        gc.collect()
+        if self._device.type == "cuda":
+            torch.cuda.empty_cache()
 
     def _whose(self, fault: Outcome) -> Outcome:
         """A lack of memory is the submission's doing if it held several times what the reference needs."""

@@ -273,7 +273,7 @@ class EvaluationRequest(Fact):
     mode: Literal["submission", "unchecked", "audit"] = "submission"
 
 
-ON_THE_DEVICE = ("candidate", "correctness", "quiet", "timing", "provenance", "baseline")
+ON_THE_DEVICE = ("candidate", "correctness", "quiet", "timing", "provenance", "baseline", "ending")
 """The stages of `Evaluation.durations` in which a submission has the device."""
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -181,17 +181,19 @@ class Stages:
         while reply is None:
             await self._zygote_ready(request, budget)
             stood_by = not turn.taken
-            async with (
-                turn.making(),
-                self._processes.twins(request) as twins,
-                self._processes.fork("run", request, home) as child,
-                _watched([child, *twins], turn) as children,
-            ):
-                await turn.take()
-                if stood_by and not all(each.running for each in children):
-                    continue
-                reply = await self._judged(request, children, budget, turn)
-        budget.durations.update(reply["durations"])
+            with ExitStack() as ending:
+                async with (
+                    turn.making(),
+                    self._processes.twins(request) as twins,
+                    self._processes.fork("run", request, home) as child,
+                    _watched([child, *twins], turn) as children,
+                ):
+                    await turn.take()
+                    if stood_by and not all(each.running for each in children):
+                        continue
+                    reply = await self._judged(request, children, budget, turn)
+                    budget.durations.update(reply["durations"])
+                    ending.enter_context(budget.timed("ending"))
         read = Evaluation.model_validate({"outcome": reply["outcome"], "device": self._processes.device})
         outcome = read.outcome
         if isinstance(outcome, TimedOut):

@@ -14,6 +14,7 @@ const STAGES = [
   ["timing", "timing"],
   ["provenance", "kernels by name"],
   ["baseline", "torch.compile"],
+  ["ending", "clear the device"],
 ];
 const ALWAYS = new Set(["queue", "checks", "build", "candidate", "correctness", "timing"]);
 
