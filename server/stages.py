@@ -94,7 +94,7 @@ class Stages:
             async with budget.turn(self._builds):
                 failed = await self._build(request, home, budget)
                 if failed is None:
-                    await self._rehearse(request, home, budget)
+                    failed = await self._rehearse(request, home, budget)
             if failed is not None:
                 return Verdict(failed)
             async with self._lease.turn(budget) as turn:
@@ -133,27 +133,31 @@ class Stages:
         with budget.timed("queue"):
             await self._processes.zygote_for(request)
 
-    async def _rehearse(self, request: EvaluationRequest, home: Home, budget: Budget) -> None:
-        """Compile Triton kernels while another submission has the device; how it goes is of no account."""
+    async def _rehearse(self, request: EvaluationRequest, home: Home, budget: Budget) -> Outcome | None:
+        """Compile Triton kernels while another submission has the device; tells those that can't be."""
         if not self._processes.facts or not languages.get(request.language).rehearsed or request.mode == "audit":
-            return
+            return None
         with budget.timed("rehearsal"):
             sketch = await self._sketched(request.task)
             limit_s = min(REHEARSAL_S, budget.left_s)
             if not sketch or limit_s <= 0:
-                return
+                return None
             facts = self._processes.facts
             async with self._processes.fork("rehearsal", request, home, sketch=sketch, facts=facts) as child:
-                await child.ends(limit_s)
+                try:
+                    reply = await child.reply(limit_s)
+                except (FrameError, TimeoutError):
+                    return None
+            return self._build_outcome(reply) if reply.get("error") == "build" else None
 
     async def _sketched(self, task: TaskSource) -> dict[str, Any]:
-        known = self._sketches.get(task.hash)
+        known = self._sketches.get(task.source)
         if known is None:
             async with self._processes.confinement.home("sketch-") as home:
                 known = await self._processes.sketch(task, home)
             while len(self._sketches) >= SKETCHES:
                 self._sketches.pop(next(iter(self._sketches)))
-            self._sketches[task.hash] = known
+            self._sketches[task.source] = known
         return known
 
     def _build_outcome(self, reply: dict[str, Any]) -> Outcome | None:

@@ -10,7 +10,7 @@ import pytest_asyncio
 
 from kernel_env.server.config import Settings
 from kernel_env.server.local import LocalPool, visible_gpus
-from kernel_env.server.outcome import EvaluationRequest, Outcome, TaskSource
+from kernel_env.server.outcome import ON_THE_DEVICE, Evaluation, EvaluationRequest, Outcome, TaskSource
 
 from .processes import find, folder_of
 from .submissions import FOLDER, RIGHT, TASK, in_forward, returning, vary
@@ -53,6 +53,10 @@ async def pool() -> AsyncIterator[LocalPool]:
 
 
 async def judge(pool: LocalPool, code: str, task: str = LARGE, language: str = "triton") -> Outcome:
+    return (await evaluated(pool, code, task, language)).outcome
+
+
+async def evaluated(pool: LocalPool, code: str, task: str = LARGE, language: str = "triton") -> Evaluation:
     request = EvaluationRequest(
         id=os.urandom(8).hex(),
         task=TaskSource(id="user/task", source=task, hash="0"),
@@ -60,7 +64,7 @@ async def judge(pool: LocalPool, code: str, task: str = LARGE, language: str = "
         code=code,
         budget_s=300.0,
     )
-    return (await pool.evaluate(request)).outcome
+    return await pool.evaluate(request)
 
 
 async def test_triton_is_timed_by_events(pool: LocalPool) -> None:
@@ -97,6 +101,12 @@ async def test_each_fault_then_a_right_one(pool: LocalPool, code: str, kind: str
     assert outcome.kind == kind, outcome
     assert text in getattr(outcome, "message", "")
     assert (await judge(pool, RIGHT)).kind == "passed"
+
+
+async def test_a_kernel_that_does_not_compile_needs_no_device(pool: LocalPool) -> None:
+    evaluation = await evaluated(pool, vary("tl.exp(value -", "tl.no_such_function(value -"))
+    assert evaluation.outcome.kind == "build_failed", evaluation
+    assert not set(evaluation.durations) & set(ON_THE_DEVICE)
 
 
 async def test_an_endless_kernel_costs_its_deadline(pool: LocalPool) -> None:

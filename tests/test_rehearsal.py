@@ -124,3 +124,65 @@ def test_a_rehearsal_compiles_what_the_device_will_ask_for(tmp_path: Path) -> No
     assert done.returncode == 0, done.stderr[-2000:]
     assert len(list(cache.rglob("plain.cubin"))) == 1
     assert len(list(cache.rglob("tuned.cubin"))) == 2
+
+
+ASKS = """
+import torch
+import triton
+import triton.language as tl
+
+@triton.jit
+def filled(y, FACT: tl.constexpr, WANTED: tl.constexpr):
+    tl.static_assert(FACT == WANTED)
+    tl.store(y + tl.arange(0, 64), 1.0)
+
+class ModelNew(torch.nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.facts = [0, 0]
+        if torch.cuda.is_available():
+            properties = torch.cuda.get_device_properties(torch.cuda.current_device())
+            self.facts = [properties.multi_processor_count, torch.cuda.get_device_capability()[0]]
+
+    def forward(self, x):
+        y = torch.empty_like(x)
+        for fact, wanted in zip(self.facts, WANTED):
+            filled[(1,)](y, fact, wanted)
+        return y
+"""
+REFUSED = """
+import json, sys, warnings
+warnings.simplefilter("ignore")
+import torch
+from triton.compiler.errors import CompilationError
+from kernel_env.server import candidate, rehearsal
+facts = dict(capability=90, max_shared_mem=232448, multiprocessor_count=132, max_num_regs=65536, warpSize=32)
+sketch, device = json.loads(sys.argv[2]), torch.device("cpu")
+module = candidate.load_submission(sys.argv[1])
+module.WANTED = (132, 9)
+rehearsal.rehearse(module, sketch, facts, device)
+module.WANTED = (132, 8)
+try:
+    rehearsal.rehearse(module, sketch, facts, device)
+except CompilationError:
+    print("refused")
+"""
+
+
+def test_a_submission_finds_the_device_it_will_run_on_and_is_told_of_kernels_that_do_not_compile(
+    tmp_path: Path,
+) -> None:
+    pytest.importorskip("triton.backends.nvidia")
+    source = tmp_path / "submission.py"
+    source.write_text(ASKS)
+    environment = {**os.environ, "TRITON_CACHE_DIR": str(tmp_path / "cache"), "TRITON_INTERPRET": "0"}
+    arguments = [str(source), json.dumps(sketch("user/relu", TASK, CPU))]
+    done = subprocess.run(
+        [sys.executable, "-c", REFUSED, *arguments],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.stdout == "refused\n", done.stderr[-2000:]
