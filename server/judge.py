@@ -26,7 +26,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from . import context, driver, floors, hardware, kin, landlock, peaks, profile, roofline, sandbox
-from .alike import gap_of, many_kernels, match
+from .alike import gap_of, short_kernels, match
 from .attribute import attribute
 from .baseline import Baselines
 from .blocks import Blocks
@@ -101,7 +101,7 @@ class Evaluation:
         self._peaks: peaks.Peak | None = None
         self._work = profile.Work()
         self._moved: floors.Traffic | None = None
-        self._many_kernels = False
+        self._short_kernels = False
         self._gap_us = 0.0
         self._candidate: Construction | None = None
         self.durations: dict[str, float] = {}
@@ -214,7 +214,7 @@ class Evaluation:
         candidate = self._candidate or Construction(self._link, reference, limit_s)
         if twin is not None:
             twin.greet()
-            if self._many_kernels:
+            if self._short_kernels:
                 match(twin, self._gap_us, self._known.gap_us)
         note = candidate.finish(mailbox, twin)
         return Construction(twin, reference, limit_s) if twin is not None else None, note
@@ -320,7 +320,7 @@ class Evaluation:
         if self._peaks is not None:
             self._roofline = roofline.bound(flops, size, half, self._peaks)
         if self._known.gap_us:
-            self._many_kernels = many_kernels(reference, inputs)
+            self._short_kernels = short_kernels(reference, inputs)
         self._mailbox = Mailbox(reference, inputs, outputs)
         return self._mailbox
 
