@@ -26,7 +26,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from . import context, driver, floors, hardware, kin, landlock, peaks, profile, roofline, sandbox
-from .alike import gap_of, short_kernels, match
+from .alike import gap_of, match, short_kernels
 from .attribute import attribute
 from .baseline import Baselines
 from .blocks import Blocks
