@@ -1,8 +1,8 @@
 """After timing: one more block, of which the launched kernels are recorded, and what follows from it.
 
-It comes after some ordinary blocks, a random few, on fresh inputs as all of them, through the same request, and
-its outputs are verified like theirs; after it nothing is timed in that process any more, which CUPTI would slow
-down. That a record can't be made is the submission's doing only if one of the reference can be made beside it.
+It comes after some ordinary blocks, a random few, of as many calls, on fresh inputs as all of them, through the
+same request, and its outputs are verified like theirs; after it nothing is timed in that process any more, which
+CUPTI would slow down. That a record can't be made is the submission's doing only if one of the reference can be made beside it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from .link import Ended
 from .outcome import Infrastructure, Outcome, Rejected, Timing
 from .provenance import Record, problem
 
-RECORDED = 2
 MOST_BEFORE = 2
 
 
@@ -24,10 +23,10 @@ def attribute(blocks: Blocks, timing: Timing, profiled: bool = False) -> Record:
     Raises `Ended` unless the submission's own kernels did the work that `timing` was measured of.
     """
     for _ in range(secrets.randbelow(MOST_BEFORE + 1)):
-        entries = blocks.refill()
+        entries = blocks.refill(blocks.usual)
         blocks.claim(entries, flush=True)
         blocks.verify(entries, blocks.digests(entries))
-    entries = blocks.refill(RECORDED)
+    entries = blocks.refill(blocks.usual)
     record = blocks.record(entries, profiled)
     blocks.verify(entries, blocks.digests(entries))
     if not record.complete:

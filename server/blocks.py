@@ -30,7 +30,7 @@ HOST_VERIFIED = 2
 
 
 class Blocks:
-    """Both sides of one contest. A block is one call on each of some sets."""
+    """Both sides of one contest. A block is one call on each of some sets, `usual` in number."""
 
     def __init__(
         self,
@@ -47,6 +47,7 @@ class Blocks:
         self._reference = reference
         self._verifier = verifier
         self._trimmed = False
+        self.usual = len(mailbox.sets)
         self.scarce = False
         self._room = _room(self.device)
 

@@ -50,7 +50,7 @@ class Contest:
         self._hosts: list[float] = []
         self._means: list[float] = []
         self._alone_ms = float("inf")
-        self._calls = FEWEST
+        blocks.usual = FEWEST
 
     def run(self, budget_s: float) -> Timing:
         """Raises `Ended` when a timed output is wrong or the candidate fails."""
@@ -64,7 +64,7 @@ class Contest:
 
     def _bare_host(self) -> float:
         """The candidate's host time (ms) without the guard, which is none of its doing."""
-        entries = self._sides.refill(min(BARE, self._calls))
+        entries = self._sides.refill(min(BARE, self._sides.usual))
         host = self._sides.bare(entries).host
         self._sides.verify(entries, self._sides.digests(entries))
         return statistics.median(host)
@@ -101,7 +101,7 @@ class Contest:
             laps = self._sides.reference(entries, self._cuda)
             hosts.append(statistics.median(laps.host))
             before, spent = spent, time.monotonic() - started
-            self._calls = self._worth((spent - before) / len(entries), laps)
+            self._sides.usual = self._worth((spent - before) / len(entries), laps)
         return statistics.median(hosts)
 
     def _warmed(self, spent_s: float) -> bool:
@@ -118,7 +118,7 @@ class Contest:
         return max(1, int(BLOCK_S / (took_s + held_s)))
 
     def _refill(self) -> list[InputSet]:
-        return self._sides.refill(self._calls)
+        return self._sides.refill(self._sides.usual)
 
     def _block(self, hold: int) -> None:
         entries = self._refill()
