@@ -2,7 +2,8 @@
 
 It comes after some ordinary blocks, a random few, of as many calls, on fresh inputs as all of them, through the
 same request, and its outputs are verified like theirs; after it nothing is timed in that process any more, which
-CUPTI would slow down. That a record can't be made is the submission's doing only if one of the reference can be made beside it.
+CUPTI would slow down. That a record can't be made is the submission's doing only if one of the reference can be
+made beside it.
 """
 
 from __future__ import annotations

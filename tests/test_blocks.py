@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -140,8 +141,9 @@ def test_beside_a_candidate_that_lacked_memory_a_twin_keeps_none(monkeypatch: py
 
 @pytest.mark.parametrize(("held", "kind"), [(100 << 30, "out_of_memory"), (10 << 30, "infrastructure")])
 @pytest.mark.parametrize("who", ["judge", "twin"])
+@pytest.mark.parametrize("early", [False, True])
 def test_a_lack_of_memory_is_the_fault_of_who_holds_it(
-    who: str, held: int, kind: str, monkeypatch: pytest.MonkeyPatch
+    early: bool, who: str, held: int, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def lack() -> None:
         if who == "judge":
@@ -153,10 +155,18 @@ def test_a_lack_of_memory_is_the_fault_of_who_holds_it(
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (free.pop(0), 0))
     monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda _: 4 << 30)
     candidate = Link()
-    given: Any = ({"left_s": 1.0}, candidate, None, None, torch.device("cuda"), None, None)
+    report = SimpleNamespace(send=lambda message: None)
+    given: Any = ({"left_s": 1.0}, candidate, None, None, torch.device("cuda"), report, None)
     evaluation = Evaluation(*given)
+    prepared: list[str] = []
     monkeypatch.setattr(evaluation, "_run", lack)
+    monkeypatch.setattr(evaluation, "_drawn", lambda: "reference")
+    monkeypatch.setattr(evaluation, "_prepare", prepared.append)
+    monkeypatch.setattr(evaluation, "_note_memory", lambda: None)
+    if not early:
+        evaluation._mailbox = SimpleNamespace(close=lambda: None)  # type: ignore[assignment]
     assert evaluation.run().kind == kind
+    assert prepared == (["reference"] if early else [])
     assert not free
 
 
