@@ -1,9 +1,10 @@
 """The trusted process of one device: reference, secret seeds, expected outputs, comparison, clock, verdict.
 
-`python -m kernel_env.server.judge FD PARENT DEVICE` serves the worker over an inherited socket, one evaluation at
-a time; each request brings the candidate's link and process handle. Invariants: nothing a candidate sends is
-unpickled or evaluated; every wait on a candidate also waits on its process; a fault of the task, the device or
-this process is `Infrastructure`. A device context that has gone bad ends this process: the worker starts anew.
+`python -m kernel_env.server.judge FD PARENT DEVICE [GAP_US]` serves the worker over an inherited socket, one
+evaluation at a time; each request brings the candidate's link and process handle. `GAP_US` is what an earlier one
+found out about the device (see `context`). Invariants: nothing a candidate sends is unpickled or evaluated; every
+wait on a candidate also waits on its process; a fault of the task, the device or this process is `Infrastructure`. A
+device context that has gone bad ends this process: the worker starts anew.
 """
 
 from __future__ import annotations
@@ -390,10 +391,10 @@ def main() -> None:
     sandbox.die_with_parent(int(sys.argv[2]))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     device = torch.device(sys.argv[3])
-    gap_us = context.limit() if device.type == "cuda" else 0.0
+    gap_us = float(sys.argv[4]) if len(sys.argv) > 4 else context.limit() if device.type == "cuda" else 0.0
     _warm(device)
     described = hardware.describe(device).model_dump()
-    worker.send({"hello": True, "device": described, "facts": hardware.facts(device)})
+    worker.send({"hello": True, "device": described, "facts": hardware.facts(device), "gap_us": gap_us})
     if device.type == "cpu" or not landlock.abi():
         sandbox.close_to_others()  # Landlock does the same; whether the driver minds was never seen
     sys.excepthook = _end_on_error
