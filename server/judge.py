@@ -3,8 +3,8 @@
 `python -m kernel_env.server.judge FD PARENT DEVICE [GAP_US]` serves the worker over an inherited socket, one
 evaluation at a time; each request brings the candidate's link and process handle. `GAP_US` is what an earlier one
 found out about the device (see `context`). Invariants: nothing a candidate sends is unpickled or evaluated; every
-wait on a candidate also waits on its process; a fault of the task, the device or this process is `Infrastructure`. A
-device context that has gone bad ends this process: the worker starts anew.
+wait on a candidate also waits on its process; a fault of the task, the device or this process is
+`Infrastructure`. A device context that has gone bad ends this process: the worker starts anew.
 """
 
 from __future__ import annotations
