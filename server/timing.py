@@ -30,7 +30,8 @@ NARROW = 0.005
 CHECK_EVERY = 2
 WARM_S = 0.3
 WARM_LEAST_S = 0.1
-BOUND_EVERY = 4
+BOUND_AFTER = frozenset({1, 5, 9, 17, 33, 65, 129})
+"""Blocks after which the judge's clock measures one: seldom in the long run, as it takes as long as several."""
 HOLD_SHARE = 2.5
 HOLD_MS = 0.06
 LONGEST_HOLD_MS = 150.0
@@ -73,7 +74,7 @@ class Contest:
         started = time.monotonic()
         while len(self._blocks) < MAX_BLOCKS:
             self._block(hold)
-            if len(self._blocks) % BOUND_EVERY == 1:
+            if len(self._blocks) in BOUND_AFTER:
                 bound.measure(self._means[-1], self._blocks[-1].reference)
             spent = time.monotonic() - started
             if len(self._blocks) < MIN_BLOCKS and spent < 4 * budget_s:
