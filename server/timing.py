@@ -27,7 +27,8 @@ MIN_BLOCKS = 5
 MAX_BLOCKS = 200
 FEWEST, BLOCK_S = 2, 0.03
 NARROW = 0.005
-CHECK_EVERY = 2
+CHECKED_SHARE = 4
+"""The interval is looked at again when a fourth more blocks are there: the look takes milliseconds."""
 WARM_S = 0.3
 WARM_LEAST_S = 0.1
 BOUND_AFTER = frozenset({1, 5, 9, 17, 33, 65, 129})
@@ -144,7 +145,9 @@ class Contest:
         return self._sides.reference(entries, self._cuda, hold), self._clocks.read()
 
     def _narrow(self) -> bool:
-        return len(self._blocks) % CHECK_EVERY == 0 and estimate(steady(self._blocks)).half_width < NARROW
+        count = len(self._blocks)
+        due = count % max(1, count // CHECKED_SHARE) == 0
+        return due and estimate(steady(self._blocks)).half_width < NARROW
 
     def _undisturbed(self, blocks: Sequence[Block]) -> Sequence[Block]:
         """A reference far slower than before the submission was timed is slowed by it: the earlier time counts.
