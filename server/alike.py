@@ -11,7 +11,8 @@ from typing import Any
 
 import torch
 
-from .link import CandidateLink, TwinLink
+from .link import CandidateLink, Ended, TwinLink
+from .outcome import Infrastructure
 from .reference import Reference
 
 SHARE = 0.25
@@ -33,8 +34,12 @@ def short_kernels(reference: Reference, inputs: list[Any]) -> bool:
 
 
 def gap_of(candidate: CandidateLink) -> float:
-    """In us, see `context.gap`; to be asked before the submission is imported. Raises `Ended`."""
-    us = candidate.call("gap").get("us")
+    """In us, see `context.gap`; to be asked before the submission is imported, so any fault is ours (`Ended`)."""
+    try:
+        us = candidate.call("gap").get("us")
+    except Ended as end:
+        message = f"the candidate's process ended before it had a submission: {end.outcome.kind}"
+        raise Ended(Infrastructure(message=message)) from None
     return us if isinstance(us, float) else 0.0
 
 

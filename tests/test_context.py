@@ -13,7 +13,7 @@ from kernel_env.server import context
 from kernel_env.server.alike import gap_of, match
 from kernel_env.server.construct import Construction
 from kernel_env.server.link import CandidateLink, Ended, TwinLink
-from kernel_env.server.undrawn import undrawn
+from kernel_env.server.undrawn import LARGE, undrawn
 
 from .test_link import Other
 
@@ -55,6 +55,14 @@ def constructed(side: Other, beside: Other) -> None:
     Construction(side.link, reference, 5.0).finish(mailbox, beside.link)  # type: ignore[arg-type]
 
 
+def test_before_there_is_a_submission_a_fault_is_ours(sides: tuple[Other, Other]) -> None:
+    candidate, _ = sides
+    candidate.refuses = "gap"
+    with pytest.raises(Ended) as end:
+        gap_of(candidate.link)
+    assert end.value.outcome.kind == "infrastructure"
+
+
 @pytest.mark.parametrize("everywhere", [False, True])
 def test_memory_that_only_the_submission_cannot_open_is_its_own_fault(
     sides: tuple[Other, Other], everywhere: bool
@@ -72,15 +80,16 @@ def test_parameters_are_left_as_they_are_and_other_numbers_drawn() -> None:
         def __init__(self) -> None:
             super().__init__()
             self.linear = torch.nn.Linear(64, 64)
+            self.large = torch.nn.Linear(1024, 1024)
             self.norm = torch.nn.LayerNorm(8)
             self.scale = torch.nn.Parameter(torch.randn(8))
 
-    whole = torch.nn.Linear(64, 64).weight
     with undrawn():
-        weight = torch.nn.init.normal_(torch.full((4,), 7.0))
+        weight = torch.nn.init.normal_(torch.full((LARGE,), 7.0))
         model = Model()
-    assert weight.tolist() == [7.0] * 4
+    assert weight.unique().tolist() == [7.0]
+    assert model.large.weight.shape == (1024, 1024)
+    assert model.linear.weight.unique().numel() > 1000
     assert model.norm.weight.tolist() == [1.0] * 8
     assert model.scale.unique().numel() == 8
-    assert whole.unique().numel() > 1000
-    assert torch.nn.Linear(64, 64).weight.unique().numel() > 1000
+    assert torch.nn.Linear(1024, 1024).weight.unique().numel() > 1000
