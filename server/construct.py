@@ -50,15 +50,20 @@ class Construction:
 
 
 def _open(link: CandidateLink, mailbox: Mailbox, beside: TwinLink | None) -> None:
-    """Whose fault is it, if the shared memory can't be opened? A process that ran no submission tells."""
+    """Whose fault is it, if the shared memory can't be opened? A process that ran no submission tells.
+
+    Without one it is the submission's: there is one wherever memory is a device's.
+    """
     try:
         link.call("open", mailbox.region.fds, handle=mailbox.region.handle)
     except Ended as end:
         if beside is not None:
             _open(beside, mailbox, None)
+        if not isinstance(link, TwinLink):
             raise
         message = getattr(end.outcome, "message", "") or end.outcome.kind
-        raise Ended(Infrastructure(message=f"the shared memory could not be opened: {message}")) from None
+        fault = Infrastructure(message=f"the shared memory could not be opened: {message}")
+        raise Ended(fault, lacking=True) from None  # a submission may have left none to open it with
 
 
 def construct(link: CandidateLink, reference: Reference, mailbox: Mailbox, timeout_s: float) -> str:

@@ -17,6 +17,7 @@ import signal
 import socket
 import sys
 import time
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -120,6 +121,8 @@ class Evaluation:
             if isinstance(error, torch.AcceleratorError) and not driver.lacked_memory(error):
                 raise
             message = f"the judge ran out of memory: {error}"[:500]
+            traceback.clear_frames(error.__traceback__)  # they hold what was made of the reference
+            self._candidate = None
             return self._whose(Infrastructure(message=message, retryable=False))
         finally:
             with self._stage("ending"):
@@ -141,7 +144,9 @@ class Evaluation:
         held = torch.cuda.mem_get_info(self._device)[0] - free
         try:
             needed = self._needed()
-        except (torch.OutOfMemoryError, MemoryFault, TaskFault, LayoutError):
+        except (torch.OutOfMemoryError, torch.AcceleratorError, MemoryFault, TaskFault, LayoutError) as error:
+            if isinstance(error, torch.AcceleratorError) and not driver.lacked_memory(error):
+                raise
             return fault
         if held < HOARD * needed + HOARD_BYTES:
             return fault

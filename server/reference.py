@@ -73,7 +73,8 @@ class Reference:
         with random_weights(self._source, self.device), self._constructing():
             seed_all(self.seed)
             with perturbed(self.seed, self.gain) if self.perturbed else nullcontext():
-                model = self._module.Model(*self._on_device(self.arguments))
+                own = copy.deepcopy(self.arguments)  # a constructor may use its lists up
+                model = self._module.Model(*self._on_device(own))
             self.model: Any = cast_model(model.to(self.device), self.precision, attributes=True)
 
     @contextmanager

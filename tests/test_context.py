@@ -13,6 +13,7 @@ from kernel_env.server import context
 from kernel_env.server.alike import gap_of, match
 from kernel_env.server.construct import Construction
 from kernel_env.server.link import CandidateLink, Ended, TwinLink
+from kernel_env.server.reference import Reference
 from kernel_env.server.undrawn import LARGE, undrawn
 
 from .test_link import Other
@@ -45,14 +46,15 @@ def test_a_gap_that_says_nothing_draws_nothing(sides: tuple[Other, Other]) -> No
     assert [(request["op"], request["quick"]) for request in twin.asked] == [("draw", True), ("draw", False)]
 
 
-def constructed(side: Other, beside: Other) -> None:
+def constructed(side: Other, beside: Other | None) -> None:
     reference: Any = SimpleNamespace(
         seed=1, perturbed=False, gain=1.0, precision="fp32", pickled_arguments=lambda: "", device=CPU
     )
     mailbox: Any = SimpleNamespace(
         share_state=lambda: None, state={}, region=SimpleNamespace(fds=(), handle={"size": 1})
     )
-    Construction(side.link, reference, 5.0).finish(mailbox, beside.link)  # type: ignore[arg-type]
+    other: Any = beside.link if beside is not None else None
+    Construction(side.link, reference, 5.0).finish(mailbox, other)
 
 
 def test_before_there_is_a_submission_a_fault_is_ours(sides: tuple[Other, Other]) -> None:
@@ -63,16 +65,38 @@ def test_before_there_is_a_submission_a_fault_is_ours(sides: tuple[Other, Other]
     assert end.value.outcome.kind == "infrastructure"
 
 
-@pytest.mark.parametrize("everywhere", [False, True])
+@pytest.mark.parametrize(
+    ("twins", "opens", "kind"),
+    [(True, True, "raised"), (True, False, "infrastructure"), (False, True, "raised")],
+)
 def test_memory_that_only_the_submission_cannot_open_is_its_own_fault(
-    sides: tuple[Other, Other], everywhere: bool
+    sides: tuple[Other, Other], twins: bool, opens: bool, kind: str
 ) -> None:
     candidate, twin = sides
     candidate.refuses = "open"
-    twin.refuses = "open" if everywhere else None
+    twin.refuses = None if opens else "open"
     with pytest.raises(Ended) as end:
-        constructed(candidate, twin)
-    assert end.value.outcome.kind == ("infrastructure" if everywhere else "raised")
+        constructed(candidate, twin if twins else None)
+    assert end.value.outcome.kind == kind
+    assert end.value.lacking == (kind == "infrastructure")
+
+
+def test_a_constructor_that_uses_its_arguments_up_leaves_them_to_others() -> None:
+    source = """
+import torch
+
+class Model(torch.nn.Module):
+    def __init__(self, sizes):
+        super().__init__()
+        self.first = torch.nn.Linear(sizes.pop(), sizes.pop())
+
+def get_init_inputs():
+    return [[2, 3]]
+"""
+    reference = Reference("user/sizes", source, CPU, 1, later=True)
+    before = reference.pickled_arguments()
+    reference.construct()
+    assert reference.pickled_arguments() == before
 
 
 def test_parameters_are_left_as_they_are_and_other_numbers_drawn() -> None:
