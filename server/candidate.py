@@ -41,7 +41,7 @@ from .perturbed import perturbed
 from .preload import CompilerError, triton_errors
 from .random_weights import random_weights
 from .sandbox import confine
-from .undrawn import undrawn
+from .undrawn import sparingly
 from .words import Words
 
 if TYPE_CHECKING:
@@ -152,8 +152,9 @@ class Candidate:
         arguments = [a.to(self._device) if isinstance(a, torch.Tensor) else a for a in arguments]
         torch.manual_seed(request["seed"])
         weights = perturbed(request["seed"], request["gain"]) if request["perturbed"] else nullcontext()
-        with torch.no_grad(), self._models(), weights, undrawn() if self._is_twin else nullcontext():
-            model = self._module.ModelNew(*arguments)  # type: ignore[union-attr]
+        with torch.no_grad(), self._models(), weights:
+            make = partial(self._module.ModelNew, *arguments)  # type: ignore[union-attr]
+            model = sparingly(make, request["seed"]) if self._is_twin else make()
             self._model = cast_model(model.to(self._device), request["precision"], not self._guarded)
         self._count()
         entropy = int.from_bytes(os.urandom(7), "big")

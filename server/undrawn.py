@@ -2,7 +2,8 @@
 
 For layers of a billion weights `torch.nn.init` takes 10 s of a CPU, three times: in the judge, in the candidate
 and in the twin. The twin takes all that its state names from the judge before it is called, so there these
-functions leave a large tensor as they find it. Small ones, and what a model draws by other means, are drawn.
+functions leave a large tensor as they find it. Small ones, and what a model draws by other means, are drawn; and
+all is where a tensor that was left is none of the state, or the constructor fails.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from contextlib import contextmanager
 from functools import wraps
 
 import torch
+from torch.multiprocessing.reductions import StorageWeakRef
 from torch.nn import init
 
 LARGE = 1 << 20
@@ -27,26 +29,49 @@ _DRAW = (
     "sparse_",
 )
 
-
 Init = Callable[..., torch.Tensor]
 
 
-def _sparing(draw: Init) -> Init:
+def sparingly(construct: Callable[[], torch.nn.Module], seed: int) -> torch.nn.Module:
+    """The model that `construct` makes, under the present seed or else under `seed`."""
+    try:
+        with undrawn() as left:
+            model = construct()
+    except Exception:  # a constructor may look at its numbers; it raises anew below if they are not why
+        model = None
+    if model is not None:
+        state = {value.untyped_storage()._cdata for value in _tensors(model)}
+        if all(storage.expired() or storage.cdata in state for storage in left):
+            return model
+    del model
+    torch.manual_seed(seed)
+    return construct()
+
+
+def _tensors(model: torch.nn.Module) -> list[torch.Tensor]:
+    return [value for value in model.state_dict().values() if isinstance(value, torch.Tensor)]
+
+
+def _sparing(draw: Init, left: list[StorageWeakRef]) -> Init:
     @wraps(draw)
     def sparing(tensor: torch.Tensor, *args: object, **kwargs: object) -> torch.Tensor:
-        return tensor if tensor.numel() >= LARGE else draw(tensor, *args, **kwargs)
+        if tensor.numel() < LARGE:
+            return draw(tensor, *args, **kwargs)
+        left.append(StorageWeakRef(tensor.untyped_storage()))
+        return tensor
 
     return sparing
 
 
 @contextmanager
-def undrawn() -> Iterator[None]:
-    """For the time of the context."""
+def undrawn() -> Iterator[list[StorageWeakRef]]:
+    """For the time of the context; what was left."""
+    left: list[StorageWeakRef] = []
     originals: dict[str, Init] = {name: getattr(init, name) for name in _DRAW}
     for name, original in originals.items():
-        setattr(init, name, _sparing(original))
+        setattr(init, name, _sparing(original, left))
     try:
-        yield
+        yield left
     finally:
         for name, original in originals.items():
             setattr(init, name, original)

@@ -14,7 +14,7 @@ from kernel_env.server.alike import gap_of, match
 from kernel_env.server.construct import Construction
 from kernel_env.server.link import CandidateLink, Ended, TwinLink
 from kernel_env.server.reference import Reference
-from kernel_env.server.undrawn import LARGE, undrawn
+from kernel_env.server.undrawn import LARGE, sparingly, undrawn
 
 from .test_link import Other
 
@@ -117,3 +117,31 @@ def test_parameters_are_left_as_they_are_and_other_numbers_drawn() -> None:
     assert model.norm.weight.tolist() == [1.0] * 8
     assert model.scale.unique().numel() == 8
     assert torch.nn.Linear(1024, 1024).weight.unique().numel() > 1000
+
+
+def test_what_no_state_hands_over_is_drawn() -> None:
+    class Stateless(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.large = torch.nn.Linear(1024, 1024)
+            self.table = torch.nn.init.normal_(torch.full((LARGE,), 7.0))
+
+    class Demanding(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.table = torch.nn.Parameter(torch.nn.init.normal_(torch.full((LARGE,), 7.0)))
+            if self.table.std() < 0.5:
+                raise ValueError("too much alike")
+
+    class Plain(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.table = torch.nn.Parameter(torch.nn.init.normal_(torch.full((LARGE,), 7.0)))
+
+    with torch.no_grad():
+        for kind in (Stateless, Demanding):
+            torch.manual_seed(5)
+            expected = kind()
+            torch.manual_seed(5)
+            assert torch.equal(sparingly(kind, 5).table, expected.table)  # type: ignore[arg-type]
+        assert sparingly(Plain, 5).table.unique().tolist() == [7.0]  # type: ignore[operator,union-attr]
