@@ -153,8 +153,8 @@ class Candidate:
         torch.manual_seed(request["seed"])
         weights = perturbed(request["seed"], request["gain"]) if request["perturbed"] else nullcontext()
         with torch.no_grad(), self._models(), weights:
-            make = partial(self._module.ModelNew, *arguments)  # type: ignore[union-attr]
-            model = sparingly(make, request["seed"]) if self._is_twin else make()
+            make = self._module.ModelNew  # type: ignore[union-attr]
+            model = sparingly(make, arguments, request["seed"]) if self._is_twin else make(*arguments)
             self._model = cast_model(model.to(self._device), request["precision"], not self._guarded)
         self._count()
         entropy = int.from_bytes(os.urandom(7), "big")

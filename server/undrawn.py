@@ -8,7 +8,8 @@ all is where a tensor that was left is none of the state, or the constructor fai
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import copy
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import wraps
 
@@ -32,11 +33,13 @@ _DRAW = (
 Init = Callable[..., torch.Tensor]
 
 
-def sparingly(construct: Callable[[], torch.nn.Module], seed: int) -> torch.nn.Module:
-    """The model that `construct` makes, under the present seed or else under `seed`."""
+def sparingly(
+    construct: Callable[..., torch.nn.Module], arguments: Sequence[object], seed: int
+) -> torch.nn.Module:
+    """The model that `construct` makes of `arguments`, under the present seed or else under `seed`."""
     try:
         with undrawn() as left:
-            model = construct()
+            model = construct(*copy.deepcopy(arguments))  # a constructor may use its lists up
     except Exception:  # a constructor may look at its numbers; it raises anew below if they are not why
         model = None
     if model is not None:
@@ -45,7 +48,7 @@ def sparingly(construct: Callable[[], torch.nn.Module], seed: int) -> torch.nn.M
             return model
     del model
     torch.manual_seed(seed)
-    return construct()
+    return construct(*arguments)
 
 
 def _tensors(model: torch.nn.Module) -> list[torch.Tensor]:
