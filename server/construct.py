@@ -8,6 +8,9 @@ candidate is stopped, which can write where they lie.
 
 from __future__ import annotations
 
+from typing import Any
+
+from . import hardware
 from .link import CandidateLink, Ended, TwinLink
 from .mailbox import Mailbox
 from .outcome import Infrastructure
@@ -24,20 +27,21 @@ class Construction:
         self._reference = reference
         link.enter("compile", timeout_s)
         link.call("import")
-        self._done = link.start(
-            "construct",
-            0.0,
-            seed=reference.seed,
-            perturbed=reference.perturbed,
-            gain=reference.gain,
-            precision=reference.precision,
-            arguments=reference.pickled_arguments(),
-        )
+        link.begin("construct", **self._asked())
+
+    def _asked(self) -> dict[str, Any]:
+        reference = self._reference
+        return {
+            "seed": reference.seed,
+            "perturbed": reference.perturbed,
+            "gain": reference.gain,
+            "precision": reference.precision,
+            "arguments": reference.pickled_arguments(),
+        }
 
     def finish(self, mailbox: Mailbox, beside: TwinLink | None = None) -> str:
         """Hand the weights over; what differs from the reference in state, as a note for feedback."""
-        if not self._done:
-            self._link.finish()
+        self._constructed()
         mailbox.share_state()
         settle(self._reference.device)
         _open(self._link, mailbox, beside)
@@ -47,6 +51,16 @@ class Construction:
             return ""
         listed = "; ".join(str(problem)[:200] for problem in problems[:8])
         return f"The reference's weights could not be copied over: ModelNew has {listed}"
+
+    def _constructed(self) -> None:
+        """One that lacked memory gets another try: the judge may have held much beside it, for a while."""
+        try:
+            self._link.finish()
+        except Ended as end:
+            if end.outcome.kind != "out_of_memory":
+                raise
+            settle(self._reference.device, hardware.memory_bytes(self._reference.device))
+            self._link.call("construct", **self._asked())
 
 
 def _open(link: CandidateLink, mailbox: Mailbox, beside: TwinLink | None) -> None:

@@ -166,8 +166,7 @@ class Evaluation:
     def _run(self) -> Outcome:
         with self._stage("candidate"):
             self._link.greet()
-            if self._known.gap_us:
-                self._gap_us = gap_of(self._link)
+            self._gap_us = gap_of(self._link)
             reference, calibration = self._reference()
             mailbox = self._prepare(reference)
             twin, note = self._construct(reference, mailbox)
@@ -220,10 +219,12 @@ class Evaluation:
         candidate = self._candidate or Construction(self._link, reference, limit_s)
         if twin is not None:
             twin.greet()
-            if self._short_kernels:
-                match(twin, self._gap_us, self._known.gap_us)
         note = candidate.finish(mailbox, twin)
-        return Construction(twin, reference, limit_s) if twin is not None else None, note
+        if twin is None:
+            return None, note
+        if self._short_kernels:
+            match(twin, self._gap_us, self._known.gap_us)
+        return Construction(twin, reference, limit_s), note
 
     def _profile(self, record: Record | None, timing: Timing) -> tuple[Profile | None, str]:
         """Where it was asked for; else, or without one, why."""

@@ -84,6 +84,10 @@ class CandidateLink:
         self._send(op, fds, fields)
         return self.finish()
 
+    def begin(self, op: str, **fields: Any) -> None:
+        """Send a request; `finish` is to be called."""
+        self._send(op, (), fields)
+
     def start(self, op: str, wait_s: float, **fields: Any) -> bool:
         """Send a request and wait for its reply a while; is it there? If not, `finish` is to be called."""
         self._send(op, (), fields)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -97,6 +98,18 @@ def get_init_inputs():
     before = reference.pickled_arguments()
     reference.construct()
     assert reference.pickled_arguments() == before
+
+
+@pytest.mark.parametrize(("refusals", "kind"), [(1, None), (2, "out_of_memory")])
+def test_a_constructor_that_lacked_memory_gets_another_try(
+    sides: tuple[Other, Other], refusals: int, kind: str | None
+) -> None:
+    candidate, twin = sides
+    candidate.refuses, candidate.error, candidate.refusals = "construct", "memory", refusals
+    with pytest.raises(Ended) if kind else nullcontext() as end:
+        constructed(candidate, twin)
+    assert [request["op"] for request in candidate.asked][:3] == ["import", "construct", "construct"]
+    assert kind is None or end.value.outcome.kind == kind
 
 
 def test_parameters_are_left_as_they_are_and_other_numbers_drawn() -> None:

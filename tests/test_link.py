@@ -30,6 +30,8 @@ class Other:
         self.link = kind(Peer(ours, CANDIDATE_CAP, watch=[self.handle], trusted=False), self.handle)
         self.link.enter("timing", 0.3)
         self.refuses: str | None = None
+        self.error = "raised"
+        self.refusals = 1000
         self.asked: list[dict[str, Any]] = []
         self.words: Words | None = None
         self._peer = Peer(theirs, CANDIDATE_CAP)
@@ -45,7 +47,9 @@ class Other:
             for fd in fds:
                 os.close(fd)
             self.asked.append(request)
-            self._peer.send({"error": "raised"} if request["op"] == self.refuses else {})
+            refused = request["op"] == self.refuses and self.refusals > 0
+            self.refusals -= refused
+            self._peer.send({"error": self.error} if refused else {})
 
     def close(self) -> None:
         self.process.kill()
