@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from kernel_env.server import stages
+from kernel_env.server import lease, stages
 from kernel_env.server.config import Settings
 from kernel_env.server.finish import finish
 from kernel_env.server.forked import Forked, forked
@@ -117,7 +117,8 @@ async def test_who_stands_by_holds_up_who_is_timed_for_a_while_at_most(
     at_most, made = Turn.quiet, asyncio.Event()
     monkeypatch.setattr(Turn, "quiet", quiet)
     monkeypatch.setattr(Forked, "speaks", speaks)
-    monkeypatch.setattr(stages, "QUIET_S", 0.2)
+    monkeypatch.setattr(stages, "QUIET_S", 0.3)
+    monkeypatch.setattr(lease, "READY_S", 0.3)
     task = TaskSource(id="user/softmax", source=TASK, hash="0")
     timed, following = (
         worker.evaluate(
@@ -131,6 +132,7 @@ async def test_who_stands_by_holds_up_who_is_timed_for_a_while_at_most(
     evaluations = await asyncio.gather(timed, following)
     assert [evaluation.outcome.kind for evaluation in evaluations] == ["passed", "passed"]
     assert 0.2 <= max(evaluation.durations["quiet"] for evaluation in evaluations) < 5.0
+    assert 0.2 <= max(evaluation.durations["processes"] for evaluation in evaluations) < 5.0
 
 
 async def test_a_candidate_that_could_not_be_set_up_is_our_fault(
