@@ -10,8 +10,8 @@ import pytest
 from kernel_env.server import local
 from kernel_env.server.config import Settings
 from kernel_env.server.cores import builds, for_compilers, near, shares
-from kernel_env.server.local import LocalPool
 
+from .pools import started
 from .processes import find
 
 
@@ -40,13 +40,8 @@ def test_compilers_leave_two_cores_of_a_share_that_has_four() -> None:
 async def test_a_worker_s_processes_stay_on_its_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     core = max(os.sched_getaffinity(0))
     monkeypatch.setattr(local.cores, "allowed", lambda: (core,))
-    pool = LocalPool(Settings(evaluator="cpu"))
-    try:
-        await pool.start()
-        assert await pool.ready(120.0) is not None, pool.health()
+    async with started(Settings(evaluator="cpu")):
         pids = [*find("server.worker"), *find("server.judge"), *find("server.zygote", leaf=False)]
         assert len(pids) == 3
         for pid in pids:
             assert f"Cpus_allowed_list:\t{core}\n" in Path(f"/proc/{pid}/status").read_text()
-    finally:
-        await pool.close()

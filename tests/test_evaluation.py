@@ -5,7 +5,6 @@ Real processes throughout: worker, judge, zygote and candidates, through `LocalP
 
 from __future__ import annotations
 
-import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -14,8 +13,8 @@ import pytest_asyncio
 
 from kernel_env.server.config import Settings
 from kernel_env.server.local import LocalPool
-from kernel_env.server.outcome import Evaluation, EvaluationRequest, TaskSource
 
+from .pools import evaluated, started
 from .submissions import RIGHT, RIGHT_CPP, TASK, in_forward, returning, vary
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -25,29 +24,12 @@ SETTINGS = Settings(evaluator="cpu", trials=2, correctness_timeout_s=10.0, timin
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def pool() -> AsyncIterator[LocalPool]:
-    pool = LocalPool(SETTINGS)
-    await pool.start()
-    assert await pool.ready(120.0) is not None, pool.health()
-    yield pool
-    await pool.close()
-
-
-async def judge(
-    pool: LocalPool, code: str, language: str = "triton", task: str = TASK, mode: str = "submission"
-) -> Evaluation:
-    request = EvaluationRequest(
-        id=os.urandom(8).hex(),
-        task=TaskSource(id="user/softmax", source=task, hash="0"),
-        language=language,  # type: ignore[arg-type]
-        code=code,
-        budget_s=300.0,
-        mode=mode,  # type: ignore[arg-type]
-    )
-    return await pool.evaluate(request)
+    async with started(SETTINGS) as pool:
+        yield pool
 
 
 async def test_a_right_kernel_passes_untimed_in_the_interpreter(pool: LocalPool) -> None:
-    evaluation = await judge(pool, RIGHT)
+    evaluation = await evaluated(pool, RIGHT)
     assert evaluation.outcome.kind == "passed"
     assert evaluation.outcome.timing is None
     assert "interpreter" in evaluation.outcome.note
@@ -84,7 +66,7 @@ async def test_a_right_kernel_passes_untimed_in_the_interpreter(pool: LocalPool)
 async def test_each_fault_has_its_stage_and_text(
     pool: LocalPool, code: str, kind: str, stage: str, text: str
 ) -> None:
-    outcome = (await judge(pool, code)).outcome
+    outcome = (await evaluated(pool, code)).outcome
     assert (outcome.kind, outcome.stage) == (kind, stage), outcome
     assert text in getattr(outcome, "message", "")
     assert str(Path.cwd()) not in getattr(outcome, "message", "")
@@ -92,7 +74,7 @@ async def test_each_fault_has_its_stage_and_text(
 
 async def test_the_guard_sees_what_the_text_hides(pool: LocalPool) -> None:
     code = in_forward("hidden = [x.sum, torch.softmax][1]").replace("return y", "return hidden(x, 1)")
-    outcome = (await judge(pool, code)).outcome
+    outcome = (await evaluated(pool, code)).outcome
     assert (outcome.kind, outcome.stage) == ("rejected", "format")
     assert "softmax" in outcome.message
 
@@ -101,7 +83,7 @@ async def test_a_swallowed_violation_still_counts(pool: LocalPool) -> None:
     code = in_forward(
         "\n        try: hidden = [torch.softmax][0]; hidden(x, 1)\n        except RuntimeError: pass"
     )
-    outcome = (await judge(pool, code)).outcome
+    outcome = (await evaluated(pool, code)).outcome
     assert (outcome.kind, outcome.stage) == ("rejected", "format")
 
 
@@ -115,9 +97,9 @@ async def test_weights_are_those_of_the_reference(pool: LocalPool) -> None:
     kept = kept.replace("(x, y, n, stride,", "(x, y, w, n, stride,").replace(
         "(x, y, n, x.stride(0),", "(x, y, self.scale, n, x.stride(0),"
     )
-    assert (await judge(pool, kept, task=task)).outcome.kind == "passed"
+    assert (await evaluated(pool, kept, task=task)).outcome.kind == "passed"
     renamed = kept.replace("self.scale", "self.other")
-    outcome = (await judge(pool, renamed, task=task)).outcome
+    outcome = (await evaluated(pool, renamed, task=task)).outcome
     assert outcome.kind == "wrong_output"
     assert "ModelNew has no scale of shape [64]" in outcome.message
 
@@ -137,9 +119,9 @@ HOLDER = """class ModelNew(nn.Module):
 
 
 async def test_tuples_integers_and_strides(pool: LocalPool) -> None:
-    outcome = (await judge(pool, PAIR, task=PAIR_TASK)).outcome
+    outcome = (await evaluated(pool, PAIR, task=PAIR_TASK)).outcome
     assert outcome.kind == "passed", outcome
-    off_by_one = (await judge(pool, PAIR.replace("index + 0", "index + 1"), task=PAIR_TASK)).outcome
+    off_by_one = (await evaluated(pool, PAIR.replace("index + 0", "index + 1"), task=PAIR_TASK)).outcome
     assert off_by_one.kind == "wrong_output"
     assert off_by_one.message.count("output 1") == 1
 
@@ -194,7 +176,7 @@ class ModelNew(nn.Module):
 
 
 async def test_a_broken_task_is_no_fault_of_the_submission(pool: LocalPool) -> None:
-    outcome = (await judge(pool, RIGHT, task=TASK.replace("dim=1", "dim=7"))).outcome
+    outcome = (await evaluated(pool, RIGHT, task=TASK.replace("dim=1", "dim=7"))).outcome
     assert outcome.kind == "infrastructure"
     assert not outcome.retryable
 
@@ -204,7 +186,7 @@ async def test_compiling_in_init_is_a_violation(pool: LocalPool) -> None:
         "    def __init__(self):\n        super().__init__()\n"
         "        make = [torch.jit.script]\n        make[0](nn.ReLU())\n\n"
     )
-    outcome = (await judge(pool, vary("    def forward", body + "    def forward"))).outcome
+    outcome = (await evaluated(pool, vary("    def forward", body + "    def forward"))).outcome
     assert (outcome.kind, outcome.stage) == ("rejected", "format")
 
 
@@ -222,7 +204,7 @@ async def test_a_graph_captured_outside_forward_is_a_violation(pool: LocalPool, 
         code = code.replace(
             "class ModelNew", f"class Later:\n    def __del__(self):\n        {capture}\n\n\nclass ModelNew"
         )
-    outcome = (await judge(pool, code, mode="unchecked")).outcome
+    outcome = (await evaluated(pool, code, mode="unchecked")).outcome
     assert (outcome.kind, outcome.stage) == ("rejected", "format"), outcome
     assert "captured" in outcome.message
 
@@ -232,7 +214,7 @@ async def test_autotune_runs_in_the_interpreter(pool: LocalPool) -> None:
         "@triton.jit\n",
         "@triton.autotune([triton.Config({}, num_warps=w) for w in (2, 4)], key=['n'])\n@triton.jit\n",
     )
-    assert (await judge(pool, decorated)).outcome.kind == "passed"
+    assert (await evaluated(pool, decorated)).outcome.kind == "passed"
 
 
 async def test_libdevice_is_known_to_the_interpreter(pool: LocalPool) -> None:
@@ -241,14 +223,14 @@ async def test_libdevice_is_known_to_the_interpreter(pool: LocalPool) -> None:
         "import triton.language as tl\nfrom triton.language.extra import libdevice\n",
     )
     code = vary("tl.exp(", "libdevice.exp(", code)
-    assert (await judge(pool, code)).outcome.kind == "passed"
+    assert (await evaluated(pool, code)).outcome.kind == "passed"
 
 
 async def test_a_compilers_errors_are_passed_on(pool: LocalPool) -> None:
     """Without torch's headers, which take a compiler half a minute to read."""
     code = vary("#include <ATen/Parallel.h>\n", "", RIGHT_CPP)
     code = code.replace('functions=["softmax"]', 'functions=["softmax"], no_implicit_headers=True')
-    wrong = await judge(pool, code, "cpp")
+    wrong = await evaluated(pool, code, language="cpp")
     assert wrong.outcome.kind == "build_failed"
     assert "error: 'torch' does not name a type" in wrong.outcome.message.replace("‘", "'").replace("’", "'")
     assert "-isystem" not in wrong.outcome.message
@@ -269,11 +251,11 @@ class ModelNew"""
     code = code.replace(
         "        y = torch.empty_like(x)\n        rows", "        return torch.ops.own.softmax(x)\n        rows"
     )
-    outcome = (await judge(pool, code)).outcome
+    outcome = (await evaluated(pool, code)).outcome
     assert outcome.kind == "passed", outcome
 
 
 async def test_copies_on_the_device_are_no_violation(pool: LocalPool) -> None:
     code = returning("torch.cat([y[:16], y[16:]]).flip(0).flip(0)")
-    outcome = (await judge(pool, code)).outcome
+    outcome = (await evaluated(pool, code)).outcome
     assert outcome.kind == "passed", outcome

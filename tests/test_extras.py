@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import AsyncIterator
 
 import pytest
@@ -11,11 +10,11 @@ import pytest_asyncio
 from kernel_env.server.config import Settings
 from kernel_env.server.extras import ExtrasError, extras_of
 from kernel_env.server.local import LocalPool
-from kernel_env.server.outcome import EvaluationRequest, Outcome, TaskSource
 from kernel_env.server.problem import problem_text
 from kernel_env.server.task_syntax import fault_of
 from kernel_env.server.tasks import Task
 
+from .pools import evaluated, started
 from .submissions import RIGHT, TASK, pointwise, vary
 
 asynchronous = pytest.mark.asyncio(loop_scope="module")
@@ -69,17 +68,8 @@ def check_outputs(inputs, outputs):
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def pool() -> AsyncIterator[LocalPool]:
-    pool = LocalPool(Settings(evaluator="cpu", trials=2))
-    await pool.start()
-    assert await pool.ready(120.0) is not None, pool.health()
-    yield pool
-    await pool.close()
-
-
-async def judge(pool: LocalPool, task_id: str, source: str, code: str) -> Outcome:
-    task = TaskSource(id=task_id, source=source, hash="0")
-    request = EvaluationRequest(id=os.urandom(8).hex(), task=task, language="triton", code=code, budget_s=200.0)
-    return (await pool.evaluate(request)).outcome
+    async with started(Settings(evaluator="cpu", trials=2)) as pool:
+        yield pool
 
 
 CASES = {
@@ -107,7 +97,7 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 async def test_impostors_fail_and_honest_kernels_pass(pool: LocalPool, name: str) -> None:
     task_id, source, code, passes, text = CASES[name]
-    outcome = await judge(pool, task_id, source, code)
+    outcome = (await evaluated(pool, code, task=source, task_id=task_id)).outcome
     assert outcome.kind == ("passed" if passes else "wrong_output"), outcome
     assert text in getattr(outcome, "message", "")
 
