@@ -11,10 +11,10 @@ import pytest_asyncio
 
 from kernel_env.server.config import Settings
 from kernel_env.server.conformance import CHECKS, RIGHT, Subject, conform, request, undergo
-from kernel_env.server.local import LocalPool
 from kernel_env.server.mock import MockPool
 from kernel_env.server.outcome import Device, Evaluation, EvaluationRequest, Infrastructure, WrongOutput
 
+from .pools import started
 from .processes import end_the_busy_worker, find
 
 MOCK = Settings(evaluator="mock")
@@ -22,12 +22,10 @@ MOCK = Settings(evaluator="mock")
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def local() -> AsyncIterator[Subject]:
-    pool = LocalPool(Settings(evaluator="cpu", trials=2))
-    await pool.start()
-    device = await pool.ready(120.0)
-    assert device is not None, pool.health()
-    yield Subject(pool, device, end_the_busy_worker)
-    await pool.close()
+    async with started(Settings(evaluator="cpu", trials=2)) as pool:
+        device = await pool.ready(1.0)
+        assert device is not None, pool.health()
+        yield Subject(pool, device, end_the_busy_worker)
     assert not find("kernel_env.server")
 
 

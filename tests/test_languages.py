@@ -14,10 +14,11 @@ from kernel_env.server import languages
 from kernel_env.server.config import Settings
 from kernel_env.server.languages import LanguageError
 from kernel_env.server.local import LocalPool
-from kernel_env.server.outcome import Device, EvaluationRequest, Infrastructure, TaskSource
+from kernel_env.server.outcome import Device, Infrastructure
 
 from .conftest import Launch
-from .submissions import RIGHT, TASK
+from .pools import evaluated, started
+from .submissions import RIGHT
 
 VERSIONS = {"torch": "2.13.0"}
 GPU = Device(kind="cuda", name="Some GPU", versions=VERSIONS)
@@ -89,23 +90,17 @@ async def pool(plugin: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[L
     monkeypatch.syspath_prepend(plugin)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, (str(plugin), os.environ.get("PYTHONPATH")))))
     languages.registry.cache_clear()
-    pool = LocalPool(Settings(evaluator="cpu", trials=1))
-    await pool.start()
-    assert await pool.ready(120.0) is not None, pool.health()
-    yield pool
-    await pool.close()
+    async with started(Settings(evaluator="cpu", trials=1)) as pool:
+        yield pool
     languages.registry.cache_clear()
 
 
 async def test_a_runtime_that_fails_is_no_fault_of_the_submission(pool: LocalPool) -> None:
     code = "import tiles\n" + MODEL
-    task = TaskSource(id="user/task", source=TASK, hash="0")
-    request = EvaluationRequest(id="1", task=task, language="tiles", code=code, budget_s=60.0)
-    outcome = (await pool.evaluate(request)).outcome
+    outcome = (await evaluated(pool, code, language="tiles", budget_s=60.0)).outcome
     assert isinstance(outcome, Infrastructure), outcome
     assert "tiles is of another time" in outcome.message
-    again = request.model_copy(update={"id": "2", "language": "triton", "code": RIGHT})
-    assert (await pool.evaluate(again)).outcome.kind == "passed"
+    assert (await evaluated(pool, RIGHT, budget_s=60.0)).outcome.kind == "passed"
 
 
 def test_what_each_device_runs() -> None:
@@ -150,11 +145,9 @@ def test_the_registry_is_light() -> None:
 def test_a_plugin_is_a_language_like_ours(plugin: Path) -> None:
     code = f"""
 from kernel_env.server import languages
-from kernel_env.server.config import Settings
 from kernel_env.server.checks import check
 from kernel_env.server.config import Settings
-from kernel_env.server.local import LocalPool
-from kernel_env.server.outcome import Device, EvaluationRequest, Infrastructure, TaskSource
+from kernel_env.server.outcome import Device
 from kernel_env.server.problem import problem_text
 from kernel_env.server.tasks import TaskSet
 

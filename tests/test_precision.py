@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import AsyncIterator
 
 import pytest
@@ -12,7 +11,7 @@ import torch
 from kernel_env.server.casting import cast_fake
 from kernel_env.server.config import Settings, SettingsError
 from kernel_env.server.local import LocalPool
-from kernel_env.server.outcome import Device, EvaluationRequest, Outcome, TaskSource
+from kernel_env.server.outcome import Device
 from kernel_env.server.problem import problem_text
 from kernel_env.server.profile import NEEDS_CUDA
 from kernel_env.server.reference import Reference
@@ -20,6 +19,8 @@ from kernel_env.server.roofline import measure, needed
 from kernel_env.server.sketch import Fakes, sketch
 from kernel_env.server.tasks import TaskSet
 from kernel_env.server.verify import Verifier
+
+from .pools import evaluated, started
 
 CPU = torch.device("cpu")
 TASK = """
@@ -99,17 +100,9 @@ def get_init_inputs():
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def pool() -> AsyncIterator[LocalPool]:
-    pool = LocalPool(Settings(evaluator="cpu", trials=2, checks="strict", precision="fp16", profile=True))
-    await pool.start()
-    assert await pool.ready(120.0) is not None, pool.health()
-    yield pool
-    await pool.close()
-
-
-async def judge(pool: LocalPool, code: str) -> Outcome:
-    task = TaskSource(id="user/task", source=TASK, hash="0")
-    request = EvaluationRequest(id=os.urandom(8).hex(), task=task, language="triton", code=code, budget_s=200.0)
-    return (await pool.evaluate(request)).outcome
+    settings = Settings(evaluator="cpu", trials=2, checks="strict", precision="fp16", profile=True)
+    async with started(settings) as pool:
+        yield pool
 
 
 @pytest.mark.asyncio(loop_scope="module")
@@ -123,7 +116,8 @@ async def judge(pool: LocalPool, code: str) -> Outcome:
     ids=["honest", "fp32 output", "fewer bits"],
 )
 async def test_kernels_in_16_bits(pool: LocalPool, old: str, new: str, kind: str, message: str) -> None:
-    outcome = await judge(pool, KERNEL.replace(old, new) if old else KERNEL)
+    code = KERNEL.replace(old, new) if old else KERNEL
+    outcome = (await evaluated(pool, code, task=TASK)).outcome
     assert outcome.kind == kind, outcome
     assert message in getattr(outcome, "message", "")
     assert (NEEDS_CUDA in getattr(outcome, "note", "")) == (kind == "passed"), "a CPU has no profile, and says so"

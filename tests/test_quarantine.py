@@ -15,6 +15,7 @@ from kernel_env.server.config import Settings
 from kernel_env.server.conformance import RIGHT, request, submission
 from kernel_env.server.local import LocalPool
 
+from .pools import started
 from .processes import find
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.slow]
@@ -22,11 +23,8 @@ pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.slow]
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def pool() -> AsyncIterator[LocalPool]:
-    pool = LocalPool(Settings(evaluator="cpu", trials=2))
-    await pool.start()
-    assert await pool.ready(120.0) is not None, pool.health()
-    yield pool
-    await pool.close()
+    async with started(Settings(evaluator="cpu", trials=2)) as pool:
+        yield pool
     assert not find("kernel_env.server")
 
 
