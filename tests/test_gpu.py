@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import AsyncIterator
 
 import pytest
@@ -10,8 +9,9 @@ import pytest_asyncio
 
 from kernel_env.server.config import Settings
 from kernel_env.server.local import LocalPool, visible_gpus
-from kernel_env.server.outcome import ON_THE_DEVICE, Evaluation, EvaluationRequest, Outcome, TaskSource
+from kernel_env.server.outcome import ON_THE_DEVICE, Outcome
 
+from .pools import evaluated, started
 from .processes import find, folder_of
 from .submissions import FOLDER, RIGHT, TASK, in_forward, returning, vary
 
@@ -44,27 +44,13 @@ LARGE = TASK.replace("32, 64", "4096, 4096")
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def pool() -> AsyncIterator[LocalPool]:
-    pool = LocalPool(Settings(evaluator="gpu", correctness_timeout_s=15.0, timing_budget_s=1.0))
-    await pool.start()
-    assert await pool.ready(180.0) is not None, pool.health()
-    yield pool
-    await pool.close()
+    async with started(Settings(evaluator="gpu", correctness_timeout_s=15.0, timing_budget_s=1.0)) as pool:
+        yield pool
     assert not find("kernel_env.server")
 
 
 async def judge(pool: LocalPool, code: str, task: str = LARGE, language: str = "triton") -> Outcome:
-    return (await evaluated(pool, code, task, language)).outcome
-
-
-async def evaluated(pool: LocalPool, code: str, task: str = LARGE, language: str = "triton") -> Evaluation:
-    request = EvaluationRequest(
-        id=os.urandom(8).hex(),
-        task=TaskSource(id="user/task", source=task, hash="0"),
-        language=language,  # type: ignore[arg-type]
-        code=code,
-        budget_s=300.0,
-    )
-    return await pool.evaluate(request)
+    return (await evaluated(pool, code, task=task, language=language)).outcome
 
 
 async def test_triton_is_timed_by_events(pool: LocalPool) -> None:
@@ -104,7 +90,7 @@ async def test_each_fault_then_a_right_one(pool: LocalPool, code: str, kind: str
 
 
 async def test_a_kernel_that_does_not_compile_needs_no_device(pool: LocalPool) -> None:
-    evaluation = await evaluated(pool, vary("tl.exp(value -", "tl.no_such_function(value -"))
+    evaluation = await evaluated(pool, vary("tl.exp(value -", "tl.no_such_function(value -"), task=LARGE)
     assert evaluation.outcome.kind == "build_failed", evaluation
     assert not set(evaluation.durations) & set(ON_THE_DEVICE)
 

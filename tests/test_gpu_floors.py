@@ -17,11 +17,12 @@ import torch
 from kernel_env.server.compare import compare
 from kernel_env.server.config import Settings
 from kernel_env.server.floor_table import RULES
-from kernel_env.server.local import LocalPool, visible_gpus
-from kernel_env.server.outcome import EvaluationRequest, ImpossibleTiming, Passed, TaskSource
+from kernel_env.server.local import visible_gpus
+from kernel_env.server.outcome import ImpossibleTiming, Passed
 from kernel_env.server.peaks import Peak
 from kernel_env.server.reference import Reference
 
+from .pools import evaluated, started
 from .submissions import RIGHT, TASK
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not visible_gpus(), reason="no CUDA device")]
@@ -140,14 +141,10 @@ def test_what_is_not_charged_is_zero(task_id: str) -> None:
 @pytest.mark.asyncio
 async def test_a_time_below_the_floor_is_refused_with_its_numbers() -> None:
     """A device whose memory is said to be slower than it is makes an honest kernel too fast."""
-    task = TaskSource(id="user/task", source=TASK.replace("32, 64", "4096, 4096"), hash="0")
-    request = EvaluationRequest(id="a", task=task, language="triton", code=RIGHT, budget_s=300.0)
+    task = TASK.replace("32, 64", "4096, 4096")
     for peaks, kind in ((Peak(500.0, 1000.0, 1.0), ImpossibleTiming), (None, Passed)):
-        pool = LocalPool(Settings(evaluator="gpu", timing_budget_s=0.5, peaks=peaks))
-        await pool.start()
-        assert await pool.ready(180.0) is not None, pool.health()
-        outcome = (await pool.evaluate(request)).outcome
-        await pool.close()
+        async with started(Settings(evaluator="gpu", timing_budget_s=0.5, peaks=peaks)) as pool:
+            outcome = (await evaluated(pool, RIGHT, task=task)).outcome
         assert isinstance(outcome, kind), outcome
         if isinstance(outcome, ImpossibleTiming):
             assert outcome.runtime_ms < 0.8 * outcome.floor_ms < math.inf

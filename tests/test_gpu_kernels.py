@@ -15,9 +15,10 @@ import pytest_asyncio
 
 from kernel_env.server.config import Settings
 from kernel_env.server.local import LocalPool, visible_gpus
-from kernel_env.server.outcome import EvaluationRequest, Outcome, TaskSource, Timing
+from kernel_env.server.outcome import Outcome, Timing
 
 from .kernels import kernels
+from .pools import evaluated, started
 from .submissions import pointwise
 
 KERNELBENCH = os.environ.get("KERNELBENCH_DIR", "")
@@ -104,17 +105,12 @@ IMPOSTORS = {
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def pool() -> AsyncIterator[LocalPool]:
-    pool = LocalPool(Settings(evaluator="gpu", trials=2, timing_budget_s=0.5))
-    await pool.start()
-    assert await pool.ready(180.0) is not None, pool.health()
-    yield pool
-    await pool.close()
+    async with started(Settings(evaluator="gpu", trials=2, timing_budget_s=0.5)) as pool:
+        yield pool
 
 
 async def judge(pool: LocalPool, task_id: str, source: str, code: str) -> Outcome:
-    task = TaskSource(id=task_id, source=source, hash="0")
-    request = EvaluationRequest(id=os.urandom(8).hex(), task=task, language="triton", code=code, budget_s=280.0)
-    return (await pool.evaluate(request)).outcome
+    return (await evaluated(pool, code, task=source, task_id=task_id)).outcome
 
 
 async def timed(pool: LocalPool, task_id: str, source: str, code: str) -> Timing:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import AsyncIterator
 from typing import cast
 
@@ -11,8 +10,10 @@ import pytest_asyncio
 
 from kernel_env.server.config import Precision, Settings
 from kernel_env.server.local import LocalPool, visible_gpus
-from kernel_env.server.outcome import EvaluationRequest, Passed, TaskSource, WrongOutput
+from kernel_env.server.outcome import Outcome, Passed, WrongOutput
 from kernel_env.server.peaks import peak
+
+from .pools import evaluated, started
 
 pytestmark = [
     pytest.mark.gpu,
@@ -78,19 +79,13 @@ class ModelNew(nn.Module):
 @pytest_asyncio.fixture(scope="module", loop_scope="module", params=["fp16", "bf16"])
 async def pool(request: pytest.FixtureRequest) -> AsyncIterator[LocalPool]:
     precision = cast(Precision, request.param)
-    pool = LocalPool(
-        Settings(evaluator="gpu", trials=3, timing_budget_s=0.5, checks="strict", precision=precision)
-    )
-    await pool.start()
-    assert await pool.ready(180.0) is not None, pool.health()
-    yield pool
-    await pool.close()
+    settings = Settings(evaluator="gpu", trials=3, timing_budget_s=0.5, checks="strict", precision=precision)
+    async with started(settings) as pool:
+        yield pool
 
 
-async def judge(pool: LocalPool, code: str) -> object:
-    task = TaskSource(id="user/task", source=TASK, hash="0")
-    request = EvaluationRequest(id=os.urandom(8).hex(), task=task, language="triton", code=code, budget_s=300.0)
-    return (await pool.evaluate(request)).outcome
+async def judge(pool: LocalPool, code: str) -> Outcome:
+    return (await evaluated(pool, code, task=TASK)).outcome
 
 
 async def test_an_honest_kernel_passes_under_the_roof_of_16_bits(pool: LocalPool) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -13,9 +12,10 @@ import pytest_asyncio
 
 from kernel_env.server.config import Settings
 from kernel_env.server.local import LocalPool, visible_gpus
-from kernel_env.server.outcome import EvaluationRequest, Passed, TaskSource
+from kernel_env.server.outcome import Passed
 from kernel_env.toolkit.counters import Counted, CountersError, Subject, count
 
+from .pools import evaluated, started
 from .test_cli import run
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not visible_gpus(), reason="no CUDA device")]
@@ -71,17 +71,12 @@ class ModelNew(nn.Module):
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def pool() -> AsyncIterator[LocalPool]:
-    pool = LocalPool(Settings(evaluator="gpu", trials=2, timing_budget_s=0.5, profile=True))
-    await pool.start()
-    assert await pool.ready(180.0) is not None, pool.health()
-    yield pool
-    await pool.close()
+    async with started(Settings(evaluator="gpu", trials=2, timing_budget_s=0.5, profile=True)) as pool:
+        yield pool
 
 
 async def judge(pool: LocalPool, code: str) -> Passed:
-    task = TaskSource(id="user/task", source=TASK, hash="0")
-    request = EvaluationRequest(id=os.urandom(8).hex(), task=task, language="triton", code=code, budget_s=300.0)
-    outcome = (await pool.evaluate(request)).outcome
+    outcome = (await evaluated(pool, code, task=TASK)).outcome
     assert isinstance(outcome, Passed), outcome
     return outcome
 

@@ -16,10 +16,11 @@ import pytest_asyncio
 from kernel_env.server.config import Settings
 from kernel_env.server.local import LocalPool, visible_gpus
 from kernel_env.server.mutation import RULES, rows
-from kernel_env.server.outcome import EvaluationRequest, Outcome, TaskSource
+from kernel_env.server.outcome import Outcome
 from kernel_env.server.tasks import TaskSet
 
 from .kernels import Kernel, kernels
+from .pools import evaluated, started
 from .submissions import pointwise
 
 KERNELBENCH = os.environ.get("KERNELBENCH_DIR", "")
@@ -62,23 +63,13 @@ RELU = {
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def pool() -> AsyncIterator[LocalPool]:
-    pool = LocalPool(Settings(evaluator="gpu", checks="strict", timing_budget_s=0.5))
-    await pool.start()
-    assert await pool.ready(180.0) is not None, pool.health()
-    yield pool
-    await pool.close()
+    async with started(Settings(evaluator="gpu", checks="strict", timing_budget_s=0.5)) as pool:
+        yield pool
 
 
 async def judge(pool: LocalPool, task_id: str, language: str, code: str) -> Outcome:
     source = Path(KERNELBENCH, f"{task_id}.py").read_text(encoding="utf-8")
-    request = EvaluationRequest(
-        id=os.urandom(8).hex(),
-        task=TaskSource(id=task_id, source=source, hash="0"),
-        language=language,  # type: ignore[arg-type]  # one of the three
-        code=code,
-        budget_s=280.0,
-    )
-    return (await pool.evaluate(request)).outcome
+    return (await evaluated(pool, code, task=source, task_id=task_id, language=language)).outcome
 
 
 @pytest.mark.parametrize("kernel", CHOSEN, ids=str)

@@ -6,7 +6,6 @@ shown here is that timing does not need them.
 
 from __future__ import annotations
 
-import os
 from collections.abc import AsyncIterator
 from typing import Literal
 
@@ -15,7 +14,9 @@ import pytest_asyncio
 
 from kernel_env.server.config import Settings
 from kernel_env.server.local import LocalPool, visible_gpus
-from kernel_env.server.outcome import EvaluationRequest, Outcome, TaskSource, Timing
+from kernel_env.server.outcome import Outcome, Timing
+
+from .pools import evaluated, started
 
 pytestmark = [
     pytest.mark.gpu,
@@ -153,25 +154,14 @@ OPENS_ITSELF = HONEST.replace(
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def pool() -> AsyncIterator[LocalPool]:
-    pool = LocalPool(Settings(evaluator="gpu", trials=2, timing_budget_s=0.5))
-    await pool.start()
-    assert await pool.ready(180.0) is not None, pool.health()
-    yield pool
-    await pool.close()
+    async with started(Settings(evaluator="gpu", trials=2, timing_budget_s=0.5)) as pool:
+        yield pool
 
 
 async def judge(
     pool: LocalPool, code: str, task: str = SMALL, mode: Literal["submission", "audit"] = "audit"
 ) -> Outcome:
-    request = EvaluationRequest(
-        id=os.urandom(8).hex(),
-        task=TaskSource(id="user/task", source=task, hash="0"),
-        language="triton",
-        code=code,
-        budget_s=300.0,
-        mode=mode,
-    )
-    return (await pool.evaluate(request)).outcome
+    return (await evaluated(pool, code, task=task, mode=mode)).outcome
 
 
 async def timed(
