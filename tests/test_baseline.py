@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 
 from kernel_env.server.baseline import Baselines
 from kernel_env.server.config import Settings
 from kernel_env.server.link import Ended
-from kernel_env.server.local import LocalPool
-from kernel_env.server.outcome import Evaluation, EvaluationRequest, Infrastructure, TaskSource, Timing
+from kernel_env.server.outcome import Infrastructure, TaskSource, Timing
+
+from .pools import evaluated, started
 
 TASK = """
 import torch
@@ -33,6 +32,7 @@ def get_inputs():
 def get_init_inputs():
     return [0.5]
 """
+REFERENCE = TaskSource(id="user/task", source=TASK, hash="").as_submission
 
 
 def timing(ref_ms: float, speedup: float = 2.0) -> Timing:
@@ -102,13 +102,8 @@ def test_what_there_was_no_time_for_is_tried_again() -> None:
 
 @pytest.mark.slow
 async def test_the_reference_is_compiled_and_timed_beside_the_submission() -> None:
-    pool = LocalPool(Settings(evaluator="cpu", baseline="compile", trials=1, timing_budget_s=0.3))
-    await pool.start()
-    try:
-        assert await pool.ready(120.0) is not None, pool.health()
-        evaluation = await evaluate(pool)
-    finally:
-        await pool.close()
+    async with started(Settings(evaluator="cpu", baseline="compile", trials=1, timing_budget_s=0.3)) as pool:
+        evaluation = await evaluated(pool, REFERENCE, task=TASK, language="cpp", mode="audit")
     assert evaluation.outcome.kind == "passed", evaluation.outcome
     measured = evaluation.outcome.timing
     assert measured is not None
@@ -118,11 +113,3 @@ async def test_the_reference_is_compiled_and_timed_beside_the_submission() -> No
     assert measured.compiled_ms is not None, evaluation.outcome.note
     assert 0.02 < measured.compiled_ms / measured.ref_runtime_ms < 50.0
     assert "baseline" in evaluation.durations
-
-
-async def evaluate(pool: LocalPool) -> Evaluation:
-    task = TaskSource(id="user/task", source=TASK, hash="0")
-    request = EvaluationRequest(
-        id=os.urandom(8).hex(), task=task, language="cpp", code=task.as_submission, budget_s=200.0, mode="audit"
-    )
-    return await pool.evaluate(request)

@@ -16,8 +16,9 @@ import pytest_asyncio
 
 from kernel_env.server.config import Settings
 from kernel_env.server.local import LocalPool
-from kernel_env.server.outcome import EvaluationRequest, Outcome, TaskSource
+from kernel_env.server.outcome import Outcome
 
+from .pools import evaluated, started
 from .processes import cpu_s, find, folder_of, until_running
 from .submissions import RIGHT, TASK, in_forward, vary
 
@@ -45,14 +46,12 @@ def when_run(statement: str) -> str:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def pool() -> AsyncIterator[LocalPool]:
-    pool = LocalPool(Settings(evaluator="cpu", trials=1, correctness_timeout_s=10.0, build_timeout_s=8.0))
+    settings = Settings(evaluator="cpu", trials=1, correctness_timeout_s=10.0, build_timeout_s=8.0)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("KERNEL_ENV_TOKEN", SECRET)
         patch.setenv("PYTHONPATH", os.environ.get("PYTHONPATH", "") + ":")  # the working folder is on it
-        await pool.start()
-        assert await pool.ready(120.0) is not None, pool.health()
-        yield pool
-        await pool.close()
+        async with started(settings) as pool:
+            yield pool
 
 
 async def until_noted(worker: int, name: str) -> str:
@@ -67,9 +66,7 @@ async def until_noted(worker: int, name: str) -> str:
 
 
 async def judge(pool: LocalPool, code: str, source: str = TASK) -> Outcome:
-    task = TaskSource(id="user/softmax", source=source, hash="0")
-    request = EvaluationRequest(id=os.urandom(8).hex(), task=task, language="triton", code=code, budget_s=200.0)
-    return (await pool.evaluate(request)).outcome
+    return (await evaluated(pool, code, task=source)).outcome
 
 
 @asynchronous
@@ -139,10 +136,10 @@ HEAVY = HEAVY.replace("return []", "return ['x' * 2_000_000]")
 
 @asynchronous
 async def test_a_candidate_that_does_not_read_is_out_of_time(pool: LocalPool) -> None:
-    started = time.monotonic()
+    begun = time.monotonic()
     outcome = await judge(pool, at_import(f"{DEAF}reach('time').sleep(1000)"), HEAVY)
     assert (outcome.kind, outcome.stage) == ("timed_out", "compile"), outcome
-    assert time.monotonic() - started < 30.0
+    assert time.monotonic() - begun < 30.0
 
 
 @asynchronous
@@ -150,10 +147,10 @@ async def test_a_candidate_that_dies_unread_has_crashed(pool: LocalPool) -> None
     """A process of its own keeps the link open."""
     stay = "os = reach('os')\nif os.fork() == 0:\n    os.setsid()\n    reach('time').sleep(1000)\n"
     code = at_import(f"{stay}{DEAF}reach('time').sleep(1); os.kill(os.getpid(), 9)")
-    started = time.monotonic()
+    begun = time.monotonic()
     outcome = await judge(pool, code, HEAVY)
     assert (outcome.kind, outcome.stage) == ("crashed", "compile"), outcome
-    assert time.monotonic() - started < 20.0
+    assert time.monotonic() - begun < 20.0
 
 
 @asynchronous

@@ -14,8 +14,8 @@ import pytest_asyncio
 from kernel_env.server import seat
 from kernel_env.server.config import Settings
 from kernel_env.server.local import LocalPool
-from kernel_env.server.outcome import EvaluationRequest, TaskSource
 
+from .pools import evaluated, started
 from .processes import alive, find, until_running
 from .submissions import RIGHT, TASK, in_forward, vary
 
@@ -26,24 +26,16 @@ ENDLESS = in_forward("import time; time.sleep(1000)")
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def pool() -> AsyncIterator[LocalPool]:
-    pool = LocalPool(Settings(evaluator="cpu", trials=2, correctness_timeout_s=60.0))
-    await pool.start()
-    assert await pool.ready(120.0) is not None, pool.health()
-    yield pool
-    await pool.close()
+    async with started(Settings(evaluator="cpu", trials=2, correctness_timeout_s=60.0)) as pool:
+        yield pool
     assert not find("kernel_env.server")
-
-
-def request(code: str, budget_s: float = 200.0) -> EvaluationRequest:
-    task = TaskSource(id="user/softmax", source=TASK, hash="0")
-    return EvaluationRequest(id=os.urandom(8).hex(), task=task, language="triton", code=code, budget_s=budget_s)
 
 
 async def test_cancelling_ends_the_candidate_and_frees_the_device(pool: LocalPool) -> None:
     (zygote,) = find("server.zygote", leaf=False)
-    step = asyncio.create_task(pool.evaluate(request(ENDLESS)))
+    step = asyncio.create_task(evaluated(pool, ENDLESS))
     candidate = await until_running(zygote)
-    queued = asyncio.create_task(pool.evaluate(request(RIGHT)))
+    queued = asyncio.create_task(evaluated(pool, RIGHT))
     cancelled = time.monotonic()
     step.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -61,17 +53,17 @@ async def test_cancelling_ends_the_candidate_and_frees_the_device(pool: LocalPoo
     ids=["forward", "import"],
 )
 async def test_a_budget_spent_by_the_submission_is_its_fault(pool: LocalPool, code: str, stage: str) -> None:
-    started = time.monotonic()
-    outcome = (await pool.evaluate(request(code, budget_s=4.0))).outcome
+    begun = time.monotonic()
+    outcome = (await evaluated(pool, code, budget_s=4.0)).outcome
     assert (outcome.kind, outcome.stage) == ("timed_out", stage), outcome
     assert "the step's 4 s" in outcome.message
-    assert time.monotonic() - started < 15.0
+    assert time.monotonic() - begun < 15.0
 
 
 async def test_a_budget_spent_by_the_judge_is_our_fault(pool: LocalPool) -> None:
     (judging,) = find("server.judge")
     os.kill(judging, signal.SIGSTOP)
-    step = asyncio.create_task(pool.evaluate(request(RIGHT, budget_s=2.0)))
+    step = asyncio.create_task(evaluated(pool, RIGHT, budget_s=2.0))
     await asyncio.sleep(7.5)
     os.kill(judging, signal.SIGCONT)
     assert (await step).outcome.kind == "infrastructure"
@@ -80,16 +72,14 @@ async def test_a_budget_spent_by_the_judge_is_our_fault(pool: LocalPool) -> None
 
 async def test_a_slow_task_is_no_fault_of_the_submission(pool: LocalPool) -> None:
     slow = TASK.replace("def get_inputs():", "def get_inputs():\n    import time; time.sleep(1.2)")
-    task = TaskSource(id="user/softmax", source=slow, hash="0")
-    step = request(RIGHT, budget_s=4.0).model_copy(update={"task": task})
-    assert (await pool.evaluate(step)).outcome.kind in ("passed", "infrastructure")
+    assert (await evaluated(pool, RIGHT, task=slow, budget_s=4.0)).outcome.kind in ("passed", "infrastructure")
 
 
 async def test_a_worker_that_does_not_come_up_is_waited_for_within_the_budget() -> None:
-    started = time.monotonic()
-    evaluation = await LocalPool(Settings(evaluator="cpu")).evaluate(request(RIGHT, budget_s=0.3))
+    begun = time.monotonic()
+    evaluation = await evaluated(LocalPool(Settings(evaluator="cpu")), RIGHT, budget_s=0.3)
     assert evaluation.outcome.kind == "infrastructure"
-    assert time.monotonic() - started < 10.0
+    assert time.monotonic() - begun < 10.0
 
 
 @pytest.mark.parametrize(("victim", "budget_s"), [("server.zygote", 120.0), ("server.worker", 1.0)])
@@ -99,24 +89,24 @@ async def test_a_stopped_process_is_replaced(
     monkeypatch.setattr(seat, "STUCK_S", 8.0)
     for pid in find(victim, leaf=False):
         os.kill(pid, signal.SIGSTOP)
-    outcome = (await pool.evaluate(request(RIGHT, budget_s))).outcome
+    outcome = (await evaluated(pool, RIGHT, budget_s=budget_s)).outcome
     assert outcome.kind in ("passed", "infrastructure")
-    assert (await pool.evaluate(request(RIGHT))).outcome.kind == "passed"
+    assert (await evaluated(pool, RIGHT)).outcome.kind == "passed"
 
 
 async def test_closing_answers_everyone(pool: LocalPool) -> None:
     """The last test here: the module's pool is closed."""
     (zygote,) = find("server.zygote", leaf=False)
-    running = asyncio.create_task(pool.evaluate(request(ENDLESS)))
+    running = asyncio.create_task(evaluated(pool, ENDLESS))
     await until_running(zygote)
-    queued = asyncio.create_task(pool.evaluate(request(RIGHT)))
+    queued = asyncio.create_task(evaluated(pool, RIGHT))
     await asyncio.sleep(0)
     closing = asyncio.create_task(pool.close())
-    for step in (running, queued, asyncio.create_task(pool.evaluate(request(RIGHT)))):
+    for step in (running, queued, asyncio.create_task(evaluated(pool, RIGHT))):
         outcome = (await asyncio.wait_for(step, 10.0)).outcome
         assert outcome.kind == "infrastructure"
         assert "the pool is closed" in outcome.message
     await closing
-    assert (await pool.evaluate(request(RIGHT))).outcome.kind == "infrastructure"
+    assert (await evaluated(pool, RIGHT)).outcome.kind == "infrastructure"
     assert await pool.ready(60.0) is None
     assert pool.health()["state"] == "failed"

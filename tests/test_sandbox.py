@@ -17,8 +17,9 @@ from kernel_env.server.app import START_FAILED
 from kernel_env.server.config import Settings
 from kernel_env.server.layers import LAYERS, Report
 from kernel_env.server.local import LocalPool
-from kernel_env.server.outcome import EvaluationRequest, Outcome, TaskSource
+from kernel_env.server.outcome import Outcome
 
+from .pools import evaluated, started
 from .processes import find, folder_of
 from .serving import PLAIN, Server
 from .submissions import TASK, in_forward, vary
@@ -72,24 +73,14 @@ def task_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def pool(task_file: Path) -> AsyncIterator[LocalPool]:
     settings = Settings(evaluator="cpu", trials=1, timing_budget_s=0.3, tasks=(str(task_file),))
-    pool = LocalPool(settings)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("KERNEL_ENV_TOKEN", SECRET)
-        await pool.start()
-        assert await pool.ready(120.0) is not None, pool.health()
-        yield pool
-        await pool.close()
+        async with started(settings) as pool:
+            yield pool
 
 
 async def judge(pool: LocalPool, code: str) -> Outcome:
-    request = EvaluationRequest(
-        id=os.urandom(8).hex(),
-        task=TaskSource(id="user/softmax", source=TASK, hash="0"),
-        language="triton",
-        code=code,
-        budget_s=250.0,
-    )
-    return (await pool.evaluate(request)).outcome
+    return (await evaluated(pool, code)).outcome
 
 
 def ours() -> list[int]:
@@ -217,15 +208,10 @@ async def test_other_submissions_are_closed(pool: LocalPool) -> None:
 
 
 async def test_switched_off_is_told() -> None:
-    pool = LocalPool(Settings(evaluator="cpu", sandbox="off"))
-    await pool.start()
-    try:
-        assert await pool.ready(120.0) is not None
+    async with started(Settings(evaluator="cpu", sandbox="off")) as pool:
         layers = pool.health()["sandbox"]
         assert {layers[name]["state"] for name in ("uid", "privileges", "landlock", "seccomp")} == {"off"}
         assert layers["cleanup"]["state"] == "active"
-    finally:
-        await pool.close()
 
 
 async def test_a_strict_server_starts_with_every_required_layer_or_not_at_all(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
@@ -14,11 +13,11 @@ from kernel_env.server.calibration import Calibrations
 from kernel_env.server.config import Settings
 from kernel_env.server.extras import ExtrasError, extras_of
 from kernel_env.server.local import LocalPool
-from kernel_env.server.outcome import EvaluationRequest, Outcome, TaskSource
 from kernel_env.server.problem import problem_text
 from kernel_env.server.reference import Reference
 from kernel_env.server.tasks import Task
 
+from .pools import evaluated, started
 from .submissions import RIGHT, TASK, pointwise, vary
 
 asynchronous = pytest.mark.asyncio(loop_scope="module")
@@ -173,24 +172,15 @@ CASES = {
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def pool() -> AsyncIterator[LocalPool]:
-    pool = LocalPool(Settings(evaluator="cpu", trials=3, checks="strict"))
-    await pool.start()
-    assert await pool.ready(120.0) is not None, pool.health()
-    yield pool
-    await pool.close()
-
-
-async def judge(pool: LocalPool, source: str, code: str) -> Outcome:
-    task = TaskSource(id="user/task", source=source, hash="0")
-    request = EvaluationRequest(id=os.urandom(8).hex(), task=task, language="triton", code=code, budget_s=200.0)
-    return (await pool.evaluate(request)).outcome
+    async with started(Settings(evaluator="cpu", trials=3, checks="strict")) as pool:
+        yield pool
 
 
 @asynchronous
 @pytest.mark.parametrize("name", CASES)
 async def test_impostors_fail_and_honest_kernels_pass(pool: LocalPool, name: str) -> None:
     source, code, text = CASES[name]
-    outcome = await judge(pool, source, code)
+    outcome = (await evaluated(pool, code, task=source)).outcome
     assert outcome.kind == ("wrong_output" if text else "passed"), outcome
     assert text in getattr(outcome, "message", "")
 
