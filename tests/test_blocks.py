@@ -65,9 +65,8 @@ class Link:
         self.asked.append(op)
         return self._reply
 
-    def start(self, op: str, wait_s: float, **fields: Any) -> bool:
+    def begin(self, op: str, **fields: Any) -> None:
         self.asked.append(op)
-        return True
 
 
 def mailbox(reference: Reference) -> Mailbox:
