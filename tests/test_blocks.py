@@ -68,6 +68,9 @@ class Link:
     def begin(self, op: str, **fields: Any) -> None:
         self.asked.append(op)
 
+    def finish(self) -> dict[str, Any]:
+        return self._reply
+
 
 def mailbox(reference: Reference) -> Mailbox:
     inputs = reference.inputs(1)
