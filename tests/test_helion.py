@@ -5,7 +5,6 @@ The parts that run need the package; on the CPU Triton's interpreter executes wh
 
 from __future__ import annotations
 
-import os
 from collections.abc import AsyncIterator
 from importlib.util import find_spec
 from typing import Literal
@@ -16,9 +15,10 @@ import pytest_asyncio
 from kernel_env.server.checks import check
 from kernel_env.server.config import Settings
 from kernel_env.server.local import LocalPool, visible_gpus
-from kernel_env.server.outcome import EvaluationRequest, Outcome, Rejected, TaskSource
+from kernel_env.server.outcome import Outcome, Rejected
 
 from .kernels import kernels
+from .pools import evaluated, started
 
 LIMIT = 1 << 18
 needs_helion = pytest.mark.skipif(find_spec("helion") is None, reason="helion is not installed")
@@ -195,34 +195,20 @@ IMPOSTORS = {
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def pool() -> AsyncIterator[LocalPool]:
-    pool = LocalPool(Settings(evaluator="cpu", trials=2, atol=1e-4, rtol=1e-3))
-    await pool.start()
-    assert await pool.ready(120.0) is not None, pool.health()
-    yield pool
-    await pool.close()
+    async with started(Settings(evaluator="cpu", trials=2, atol=1e-4, rtol=1e-3)) as pool:
+        yield pool
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def gpu_pool() -> AsyncIterator[LocalPool]:
-    pool = LocalPool(Settings(evaluator="gpu", profile=True))
-    await pool.start()
-    assert await pool.ready(180.0) is not None, pool.health()
-    yield pool
-    await pool.close()
+    async with started(Settings(evaluator="gpu", profile=True)) as pool:
+        yield pool
 
 
 async def judged(
     pool: LocalPool, code: str, source: str = RELU, mode: Literal["submission", "unchecked"] = "submission"
 ) -> Outcome:
-    request = EvaluationRequest(
-        id=os.urandom(8).hex(),
-        task=TaskSource(id="user/task", source=source, hash="0"),
-        language="helion",
-        code=code,
-        budget_s=200.0,
-        mode=mode,
-    )
-    return (await pool.evaluate(request)).outcome
+    return (await evaluated(pool, code, task=source, language="helion", mode=mode)).outcome
 
 
 @needs_helion

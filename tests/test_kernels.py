@@ -17,10 +17,11 @@ import pytest_asyncio
 from kernel_env.server.checks import check
 from kernel_env.server.config import Settings
 from kernel_env.server.local import LocalPool, visible_gpus
-from kernel_env.server.outcome import EvaluationRequest, Outcome, TaskSource
+from kernel_env.server.outcome import Outcome
 
 from .kernels import FOLDER, Kernel, kernels
 from .kernels.reduce import SMALL, reduced
+from .pools import evaluated, started
 
 LIMIT = 256 * 1024
 KERNELBENCH = os.environ.get("KERNELBENCH_DIR", "")
@@ -56,20 +57,15 @@ def test_the_readme_has_a_row_for_every_task() -> None:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def pool() -> AsyncIterator[LocalPool]:
-    pool = LocalPool(Settings(evaluator="cpu", trials=2, atol=1e-5, rtol=1e-3, correctness_timeout_s=110.0))
-    await pool.start()
-    assert await pool.ready(120.0) is not None, pool.health()
-    yield pool
-    await pool.close()
+    settings = Settings(evaluator="cpu", trials=2, atol=1e-5, rtol=1e-3, correctness_timeout_s=110.0)
+    async with started(settings) as pool:
+        yield pool
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def gpu_pool() -> AsyncIterator[LocalPool]:
-    pool = LocalPool(Settings(evaluator="gpu"))
-    await pool.start()
-    assert await pool.ready(180.0) is not None, pool.health()
-    yield pool
-    await pool.close()
+    async with started(Settings(evaluator="gpu")) as pool:
+        yield pool
 
 
 def task_source(kernel: Kernel) -> str:
@@ -77,14 +73,8 @@ def task_source(kernel: Kernel) -> str:
 
 
 async def judge(pool: LocalPool, kernel: Kernel, task: str) -> Outcome:
-    request = EvaluationRequest(
-        id=os.urandom(8).hex(),
-        task=TaskSource(id=kernel.task_id, source=task, hash="0"),
-        language=kernel.language,
-        code=kernel.code,
-        budget_s=280.0,
-    )
-    return (await pool.evaluate(request)).outcome
+    evaluation = await evaluated(pool, kernel.code, task=task, task_id=kernel.task_id, language=kernel.language)
+    return evaluation.outcome
 
 
 @needs_kernelbench

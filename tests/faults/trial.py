@@ -18,8 +18,9 @@ from pathlib import Path
 
 from kernel_env.server.config import Settings
 from kernel_env.server.local import LocalPool
-from kernel_env.server.outcome import EvaluationRequest, Outcome, TaskSource
+from kernel_env.server.outcome import Outcome
 
+from ..pools import evaluated, started
 from ..processes import alive, find, folder_of
 from . import RIGHT, TASK, Fault
 from .remains import Remains
@@ -79,16 +80,10 @@ async def bench(evaluator: str) -> AsyncIterator[LocalPool]:
         timing_timeout_s=LIMIT_S,
         timing_budget_s=0.2,
     )
-    pool = LocalPool(settings)
-    try:
-        await pool.start()
-        if await pool.ready(180.0) is None:
-            raise RuntimeError(f"no worker came up: {pool.health()}")
+    async with started(settings) as pool:
         await judge(pool, RIGHT)
         await judge(pool, RIGHT, "cpp")
         yield pool
-    finally:
-        await pool.close()
 
 
 def possible(fault: Fault) -> bool:
@@ -98,7 +93,7 @@ def possible(fault: Fault) -> bool:
 
 async def tried(pool: LocalPool, fault: Fault) -> Finding:
     before = Remains.look()
-    started = time.monotonic()
+    begun = time.monotonic()
     noted: set[int] = set()
     step = asyncio.create_task(judge(pool, fault.code, fault.language))
     watching = asyncio.create_task(_watch(noted))
@@ -108,19 +103,12 @@ async def tried(pool: LocalPool, fault: Fault) -> Finding:
     watching.cancel()
     after = await judge(pool, RIGHT)
     recovered_s = ended - killed if killed else time.monotonic() - ended
-    return Finding(fault, outcome, after, ended - started, recovered_s, await _left(before, noted))
+    return Finding(fault, outcome, after, ended - begun, recovered_s, await _left(before, noted))
 
 
 async def judge(pool: LocalPool, code: str, language: str = "triton") -> Outcome:
-    request = EvaluationRequest(
-        id=os.urandom(8).hex(),
-        task=TaskSource(id="user/affine", source=TASK, hash="affine"),
-        language=language,  # type: ignore[arg-type]
-        code=code,
-        budget_s=BUDGET_S,
-        mode="unchecked",
-    )
-    return (await pool.evaluate(request)).outcome
+    evaluation = await evaluated(pool, code, task=TASK, language=language, mode="unchecked", budget_s=BUDGET_S)
+    return evaluation.outcome
 
 
 def _scratch(name: str) -> Iterator[Path]:
