@@ -6,6 +6,7 @@ Where NVML has no answer (no such library, a slice of a device, a CPU) readings 
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import torch
@@ -13,7 +14,6 @@ import torch
 from .statistics import Reading
 
 RAMPED = 0.95
-_TOPS: dict[str, int] = {}
 
 
 class Clocks:
@@ -32,7 +32,7 @@ class Clocks:
         try:
             pynvml.nvmlInit()
             self._handle = pynvml.nvmlDeviceGetHandleByUUID(uuid)
-            self._top_mhz = _top_mhz(self._handle, uuid)
+            self._top_mhz = _top_mhz(uuid)
         except pynvml.NVMLError:
             return
         self._nvml = pynvml
@@ -61,10 +61,9 @@ class Clocks:
         return reading is not None and reading.mhz >= RAMPED * self._top_mhz
 
 
-def _top_mhz(handle: Any, uuid: str) -> int:
-    """Asked for once: it takes 40 ms."""
+@cache
+def _top_mhz(uuid: str) -> int:
+    """Asked for once: it takes 40 ms. NVML is to be up; raises its error."""
     import pynvml
 
-    if uuid not in _TOPS:
-        _TOPS[uuid] = pynvml.nvmlDeviceGetMaxClockInfo(handle, pynvml.NVML_CLOCK_SM)
-    return _TOPS[uuid]
+    return int(pynvml.nvmlDeviceGetMaxClockInfo(pynvml.nvmlDeviceGetHandleByUUID(uuid), pynvml.NVML_CLOCK_SM))

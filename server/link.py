@@ -90,7 +90,7 @@ class CandidateLink:
 
     def start(self, op: str, wait_s: float, **fields: Any) -> bool:
         """Send a request and wait for its reply a while; is it there? If not, `finish` is to be called."""
-        self._send(op, (), fields)
+        self.begin(op, **fields)
         try:
             self._check(self._receive(min(wait_s, self.left_s)))
         except FrameTimeout:

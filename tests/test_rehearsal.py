@@ -84,6 +84,18 @@ assert listed == sorted(path.name for path in Path(sys.argv[3]).iterdir())
 """
 
 
+def ran(program: str, cache: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """In a process where Triton compiles, into a cache of its own."""
+    return subprocess.run(
+        [sys.executable, "-c", program, *arguments],
+        env={**os.environ, "TRITON_CACHE_DIR": str(cache), "TRITON_INTERPRET": "0"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
 def test_a_sketch_holds_shapes_and_strides() -> None:
     found = sketch("user/relu", TASK, CPU)
     assert found["inputs"] == {
@@ -111,16 +123,7 @@ def test_a_rehearsal_compiles_what_the_device_will_ask_for(tmp_path: Path) -> No
     pytest.importorskip("triton.backends.nvidia")
     source, cache = tmp_path / "submission.py", tmp_path / "cache"
     source.write_text(SUBMISSION)
-    environment = {**os.environ, "TRITON_CACHE_DIR": str(cache), "TRITON_INTERPRET": "0"}
-    arguments = [str(source), json.dumps(sketch("user/relu", TASK, CPU)), str(cache)]
-    done = subprocess.run(
-        [sys.executable, "-c", REHEARSE, *arguments],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    done = ran(REHEARSE, cache, str(source), json.dumps(sketch("user/relu", TASK, CPU)), str(cache))
     assert done.returncode == 0, done.stderr[-2000:]
     assert len(list(cache.rglob("plain.cubin"))) == 1
     assert len(list(cache.rglob("tuned.cubin"))) == 2
@@ -175,14 +178,5 @@ def test_a_submission_finds_the_device_it_will_run_on_and_is_told_of_kernels_tha
     pytest.importorskip("triton.backends.nvidia")
     source = tmp_path / "submission.py"
     source.write_text(ASKS)
-    environment = {**os.environ, "TRITON_CACHE_DIR": str(tmp_path / "cache"), "TRITON_INTERPRET": "0"}
-    arguments = [str(source), json.dumps(sketch("user/relu", TASK, CPU))]
-    done = subprocess.run(
-        [sys.executable, "-c", REFUSED, *arguments],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    done = ran(REFUSED, tmp_path / "cache", str(source), json.dumps(sketch("user/relu", TASK, CPU)))
     assert done.stdout == "refused\n", done.stderr[-2000:]
