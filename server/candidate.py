@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from . import driver, hatches, paths, trace
+from . import draws, driver, hatches, paths, trace
 from .activity import Recorder
 from .casting import cast_model
 from .census import Census
@@ -156,6 +156,8 @@ class Candidate:
             make = self._module.ModelNew  # type: ignore[union-attr]
             model = sparingly(make, arguments, request["seed"]) if self._is_twin else make(*arguments)
             self._model = cast_model(model.to(self._device), request["precision"], not self._guarded)
+        if self._device.type == "cuda":
+            torch.cuda.empty_cache()  # of what weights were drawn in
         self._count()
         entropy = int.from_bytes(os.urandom(7), "big")
         torch.manual_seed(entropy)
@@ -372,6 +374,7 @@ def main(link: int, spec: dict[str, Any], parent: int) -> None:
     if device.type == "cuda" and not spec["twin"]:
         torch.cuda.init()
         torch.zeros(1, device=device)
+    draws.install(device)
     ready = Candidate(peer, device, spec)
     peer.send({"hello": True})
     ready.serve()

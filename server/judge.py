@@ -27,7 +27,7 @@ from typing import Any, TypeVar
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from . import context, driver, floors, hardware, kin, landlock, peaks, profile, roofline, sandbox
+from . import context, draws, driver, floors, hardware, kin, landlock, peaks, profile, roofline, sandbox
 from .alike import gap_of, match, short_kernels
 from .attribute import attribute
 from .baseline import Baselines
@@ -403,6 +403,7 @@ def main() -> None:
     worker.send({"hello": True, "device": described, "facts": hardware.facts(device), "gap_us": gap_us})
     if device.type == "cpu" or not landlock.abi():
         sandbox.close_to_others()  # Landlock does the same; whether the driver minds was never seen
+    draws.install(device)
     sys.excepthook = _end_on_error
     serve(worker, device, Known(gap_us=gap_us))
     os._exit(0)  # the interpreter's teardown beside a device context costs time, and can hang

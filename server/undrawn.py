@@ -1,8 +1,8 @@
 """Parameters of a twin, made without drawing numbers for them: they are the reference's in the end.
 
-For layers of a billion weights `torch.nn.init` takes 10 s of a CPU, three times: in the judge, in the candidate
-and in the twin. The twin takes all that its state names from the judge before it is called, so there these
-functions leave a large tensor as they find it. Small ones, and what a model draws by other means, are drawn; and
+The twin takes all that its state names from the judge before it is called, so there the functions of
+`torch.nn.init` leave a large tensor as they find it: even with the device's help (see `draws`) a billion numbers
+take seconds. Small ones, and what a model draws by other means, are drawn; and
 all is where a tensor that was left is none of the state, or the constructor fails.
 """
 
@@ -17,20 +17,12 @@ import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.nn import init
 
-LARGE = 1 << 20
-_DRAW = (
-    "uniform_",
-    "normal_",
-    "trunc_normal_",
-    "xavier_uniform_",
-    "xavier_normal_",
-    "kaiming_uniform_",
-    "kaiming_normal_",
-    "orthogonal_",
-    "sparse_",
-)
+from . import draws
+from .draws import Init
 
-Init = Callable[..., torch.Tensor]
+LARGE = 1 << 20
+_DRAW = (*draws.NAMES, "orthogonal_", "sparse_")
+
 
 
 def sparingly(

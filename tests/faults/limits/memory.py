@@ -6,4 +6,4 @@ kind: out_of_memory
 
 
 def trial():
-    bytes(1 << 46)
+    bytes(1 << 60)
