@@ -100,7 +100,9 @@ def _pretend(facts: dict[str, int]) -> None:
     }
     for name, answer in answers.items():
         setattr(torch.cuda, name, answer)
-    vars(fake_tensor)["init_gpu_context"] = lambda device: None  # some versions of torch start CUDA if there is one
+    vars(fake_tensor)["init_gpu_context"] = lambda device: (
+        None
+    )  # some versions of torch start CUDA if there is one
 
 
 def _compiling(run: Callable[..., Any]) -> Callable[..., Any]:

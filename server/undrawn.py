@@ -2,8 +2,8 @@
 
 The twin takes all that its state names from the judge before it is called, so there the functions of
 `torch.nn.init` leave a large tensor as they find it: even with the device's help (see `draws`) a billion numbers
-take seconds. Small ones, and what a model draws by other means, are drawn; and
-all is where a tensor that was left is none of the state, or the constructor fails.
+take seconds. Small ones, and what a model draws by other means, are drawn; and all is where a tensor that was
+left is none of the state, or the constructor fails.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from .draws import Init
 
 LARGE = 1 << 20
 _DRAW = (*draws.NAMES, "orthogonal_", "sparse_")
-
 
 
 def sparingly(

@@ -1,4 +1,4 @@
-"""Weights that another generator draws are weights as always: of one seed, in their bounds, small ones untouched."""
+"""Weights that another generator draws are weights as always: the seed decides, small ones are left alone."""
 
 from __future__ import annotations
 
@@ -42,7 +42,8 @@ def test_what_is_drawn_is_what_was_asked_for() -> None:
 
 def test_small_ones_are_drawn_as_always() -> None:
     torch.manual_seed(7)
-    assert torch.equal(drawn("uniform_", side=8), torch.empty(8, 8).uniform_())
+    expected = torch.empty(8, 8).uniform_()
+    assert torch.equal(drawn("uniform_", side=8), expected)
 
 
 def test_a_generator_of_the_caller_is_used() -> None:
