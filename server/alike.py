@@ -18,8 +18,8 @@ from .reference import Reference
 SHARE = 0.25
 SHORT_S, SHORT_SHARE = 1e-4, 0.4
 """A single kernel of 30 us or less is as sensitive; the host needs longer for it than the device."""
-PLAUSIBLE = 1.3
-"""Times the limit: a longer gap was measured while something else was on the device."""
+PLAUSIBLE = 1.15
+"""Times the limit: a slower pace was measured while something else was on the device."""
 
 
 def short_kernels(reference: Reference, inputs: list[Any]) -> bool:
@@ -33,17 +33,17 @@ def short_kernels(reference: Reference, inputs: list[Any]) -> bool:
     return host_s > share * (time.perf_counter() - begun)
 
 
-def gap_of(candidate: CandidateLink) -> float:
-    """In us, see `context.gap`; to be asked before the submission is imported, so any fault is ours (`Ended`)."""
+def pace_of(candidate: CandidateLink) -> float:
+    """In us, see `context.pace`; to be asked before the submission is imported, so any fault is ours (`Ended`)."""
     try:
-        us = candidate.call("gap").get("us")
+        us = candidate.call("pace").get("us")
     except Ended as end:
         message = f"the candidate's process ended before it had a submission: {end.outcome.kind}"
         raise Ended(Infrastructure(message=message)) from None
     return us if isinstance(us, float) else 0.0
 
 
-def match(twin: TwinLink, gap_us: float, limit_us: float) -> None:
-    """Have the twin draw a context of the candidate's kind, whose gap that is; raises `Ended`."""
-    if 0.0 < gap_us < PLAUSIBLE * limit_us:
-        twin.call("draw", limit=limit_us, quick=gap_us <= limit_us)
+def match(twin: TwinLink, pace_us: float, limit_us: float) -> None:
+    """Have the twin draw a context of the candidate's kind, whose pace that is; raises `Ended`."""
+    if 0.0 < pace_us < PLAUSIBLE * limit_us:
+        twin.call("draw", limit=limit_us, quick=pace_us <= limit_us)

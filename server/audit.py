@@ -27,7 +27,8 @@ NARROW = 0.02
 class Row:
     """One task's audit. Times in ms and seconds, memory in bytes, `spread` half the speedup's interval.
 
-    `durations` is in seconds by stage."""
+    `host_ms` is what the host took to launch a call, `durations` is in seconds by stage.
+    """
 
     task_id: str
     verdict: str
@@ -35,6 +36,8 @@ class Row:
     speedup: float | None = None
     spread: float | None = None
     runtime_ms: float | None = None
+    host_ms: float | None = None
+    ref_host_ms: float | None = None
     t_min_ms: float | None = None
     samples: int | None = None
     clock: str | None = None
@@ -102,6 +105,8 @@ def _row(task: Task, evaluation: Evaluation, seconds: float) -> Row:
         speedup=timing.speedup if timing else None,
         spread=(timing.high - timing.low) / 2 if timing else None,
         runtime_ms=timing.runtime_ms if timing else None,
+        host_ms=timing.host_ms if timing else None,
+        ref_host_ms=timing.ref_host_ms if timing else None,
         t_min_ms=roofline.t_min_ms if roofline else None,
         samples=timing.samples if timing else None,
         clock=timing.clock if timing else None,

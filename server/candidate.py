@@ -29,7 +29,7 @@ from . import draws, driver, hatches, paths, trace
 from .activity import Recorder
 from .casting import cast_model
 from .census import Census
-from .context import Context, gap
+from .context import Context, pace
 from .frames import TRUSTED_CAP, FrameError, Peer
 from .guard import DispatchGuard, GuardViolation
 from .laps import Stopwatch
@@ -129,8 +129,8 @@ class Candidate:
             kind = "violation"
         return {"error": kind, "message": message, "final": not isinstance(error, _NEED_DEVICE)}
 
-    def on_gap(self, request: dict[str, Any], fds: list[int]) -> dict[str, Any]:
-        return {"us": gap()}
+    def on_pace(self, request: dict[str, Any], fds: list[int]) -> dict[str, Any]:
+        return {"us": pace()}
 
     def on_draw(self, request: dict[str, Any], fds: list[int]) -> dict[str, Any]:
         """The twin's first request, if at all: PyTorch has not started CUDA yet."""

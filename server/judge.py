@@ -1,7 +1,7 @@
 """The trusted process of one device: reference, secret seeds, expected outputs, comparison, clock, verdict.
 
-`python -m kernel_env.server.judge FD PARENT DEVICE [GAP_US]` serves the worker over an inherited socket, one
-evaluation at a time; each request brings the candidate's link and process handle. `GAP_US` is what an earlier one
+`python -m kernel_env.server.judge FD PARENT DEVICE [PACE_US]` serves the worker over an inherited socket, one
+evaluation at a time; each request brings the candidate's link and process handle. `PACE_US` is what an earlier one
 found out about the device (see `context`). Invariants: nothing a candidate sends is unpickled or evaluated; every
 wait on a candidate also waits on its process; a fault of the task, the device or this process is
 `Infrastructure`. A device context that has gone bad ends this process: the worker starts anew.
@@ -28,7 +28,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from . import context, draws, driver, floors, hardware, kin, landlock, peaks, profile, roofline, sandbox
-from .alike import gap_of, match, short_kernels
+from .alike import match, pace_of, short_kernels
 from .attribute import attribute
 from .baseline import Baselines
 from .blocks import Blocks
@@ -70,11 +70,11 @@ Link = TypeVar("Link", bound=CandidateLink)
 
 @dataclass(frozen=True)
 class Known:
-    """What was found out about tasks, kept for their next submissions; and `gap_us`, see `context.limit`."""
+    """What was found out about tasks, kept for their next submissions; and `pace_us`, see `context.limit`."""
 
     baselines: Baselines = field(default_factory=Baselines)
     calibrations: Calibrations = field(default_factory=Calibrations)
-    gap_us: float = 0.0
+    pace_us: float = 0.0
 
 
 class Evaluation:
@@ -104,7 +104,7 @@ class Evaluation:
         self._work = profile.Work()
         self._moved: floors.Traffic | None = None
         self._short_kernels = False
-        self._gap_us = 0.0
+        self._pace_us = 0.0
         self._candidate: Construction | None = None
         self.durations: dict[str, float] = {}
         self.peak_bytes: int | None = None
@@ -166,7 +166,7 @@ class Evaluation:
     def _run(self) -> Outcome:
         with self._stage("candidate"):
             self._link.greet()
-            self._gap_us = gap_of(self._link)
+            self._pace_us = pace_of(self._link)
             reference, calibration = self._reference()
             mailbox = self._prepare(reference)
             twin, note = self._construct(reference, mailbox)
@@ -223,7 +223,7 @@ class Evaluation:
         if twin is None:
             return None, note
         if self._short_kernels:
-            match(twin, self._gap_us, self._known.gap_us)
+            match(twin, self._pace_us, self._known.pace_us)
         return Construction(twin, reference, limit_s), note
 
     def _profile(self, record: Record | None, timing: Timing) -> tuple[Profile | None, str]:
@@ -326,7 +326,7 @@ class Evaluation:
         self._work = profile.Work(flops, size, half)
         if self._peaks is not None:
             self._roofline = roofline.bound(flops, size, half, self._peaks)
-        if self._known.gap_us:
+        if self._known.pace_us:
             self._short_kernels = short_kernels(reference, inputs)
         self._mailbox = Mailbox(reference, inputs, outputs)
         return self._mailbox
@@ -397,15 +397,15 @@ def main() -> None:
     sandbox.die_with_parent(int(sys.argv[2]))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     device = torch.device(sys.argv[3])
-    gap_us = float(sys.argv[4]) if len(sys.argv) > 4 else context.limit() if device.type == "cuda" else 0.0
+    pace_us = float(sys.argv[4]) if len(sys.argv) > 4 else context.limit() if device.type == "cuda" else 0.0
     _warm(device)
     described = hardware.describe(device).model_dump()
-    worker.send({"hello": True, "device": described, "facts": hardware.facts(device), "gap_us": gap_us})
+    worker.send({"hello": True, "device": described, "facts": hardware.facts(device), "pace_us": pace_us})
     if device.type == "cpu" or not landlock.abi():
         sandbox.close_to_others()  # Landlock does the same; whether the driver minds was never seen
     draws.install(device)
     sys.excepthook = _end_on_error
-    serve(worker, device, Known(gap_us=gap_us))
+    serve(worker, device, Known(pace_us=pace_us))
     os._exit(0)  # the interpreter's teardown beside a device context costs time, and can hang
 
 

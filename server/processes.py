@@ -71,7 +71,7 @@ class Processes:
                     await self._judge.stop()
                 environment = trusted_environment(self._device_environment())
                 device = "cuda:0" if self._config["device"] == "cuda" else "cpu"
-                known = [] if self._judge is None else [str(self._judge.hello["gap_us"])]
+                known = [] if self._judge is None else [str(self._judge.hello["pace_us"])]
                 self._judge = await Child.start("judge", [device, *known], environment, self._folder, START_S)
                 self._device = Device.model_validate(self._judge.hello["device"]).model_copy(
                     update={"index": self._config["index"]}

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from kernel_env.server import context
-from kernel_env.server.alike import gap_of, match
+from kernel_env.server.alike import match, pace_of
 from kernel_env.server.construct import Construction
 from kernel_env.server.link import CandidateLink, Ended, TwinLink
 from kernel_env.server.reference import Reference
@@ -33,17 +33,23 @@ def sides() -> Iterator[tuple[Other, Other]]:
 @pytest.mark.skipif(torch.cuda.is_available(), reason="for machines without a device")
 def test_without_a_driver_all_is_left_to_luck() -> None:
     assert context.limit() == 0.0
-    assert context.gap() == 0.0
+    assert context.pace() == 0.0
 
 
-def test_a_gap_that_says_nothing_draws_nothing(sides: tuple[Other, Other]) -> None:
+def test_two_kinds_are_told_apart_where_there_are_two() -> None:
+    seen = [3.9, 4.27, 3.86, 4.0, 4.2, 3.94, 4.22]
+    assert context.between(seen) == pytest.approx(4.1)
+    assert context.between([pace for pace in seen if pace < 4.1]) == 0.0
+
+
+def test_a_pace_that_says_nothing_draws_nothing(sides: tuple[Other, Other]) -> None:
     candidate, twin = sides
-    assert gap_of(candidate.link) == 0.0
-    for gap_us in (0.0, 9.0):
-        match(twin.link, gap_us, 1.3)  # type: ignore[arg-type]
+    assert pace_of(candidate.link) == 0.0
+    for pace_us in (0.0, 9.0):
+        match(twin.link, pace_us, 1.3)  # type: ignore[arg-type]
     assert [request["op"] for request in twin.asked] == []
-    for gap_us in (1.26, 1.4):
-        match(twin.link, gap_us, 1.3)  # type: ignore[arg-type]
+    for pace_us in (1.26, 1.34):
+        match(twin.link, pace_us, 1.3)  # type: ignore[arg-type]
     assert [(request["op"], request["quick"]) for request in twin.asked] == [("draw", True), ("draw", False)]
 
 
@@ -60,9 +66,9 @@ def constructed(side: Other, beside: Other | None) -> None:
 
 def test_before_there_is_a_submission_a_fault_is_ours(sides: tuple[Other, Other]) -> None:
     candidate, _ = sides
-    candidate.refuses = "gap"
+    candidate.refuses = "pace"
     with pytest.raises(Ended) as end:
-        gap_of(candidate.link)
+        pace_of(candidate.link)
     assert end.value.outcome.kind == "infrastructure"
 
 
