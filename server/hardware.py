@@ -72,6 +72,16 @@ def free_bytes(device: torch.device) -> int:
         return next(int(line.split()[1]) << 10 for line in listing if line.startswith("MemAvailable"))
 
 
+def cached_bytes(device: torch.device) -> int:
+    """What torch keeps of a CUDA device's memory and nothing uses."""
+    known: Any = torch.cuda.memory_stats_as_nested_dict(
+        device
+    )  # the flat one takes a third of a millisecond to make
+    if not known:
+        return 0
+    return int(known["reserved_bytes"]["all"]["current"] - known["allocated_bytes"]["all"]["current"])
+
+
 def _processor() -> str:
     cores = len(os.sched_getaffinity(0))
     try:

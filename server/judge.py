@@ -27,7 +27,7 @@ from typing import Any, TypeVar
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from . import context, draws, driver, floors, hardware, kin, landlock, peaks, profile, roofline, sandbox
+from . import context, draws, floors, hardware, kin, lacking, landlock, peaks, profile, roofline, sandbox
 from .alike import match, pace_of, short_kernels
 from .attribute import attribute
 from .baseline import Baselines
@@ -39,12 +39,10 @@ from .frames import CANDIDATE_CAP, TRUSTED_CAP, FrameError, Peer
 from .layout import LayoutError
 from .link import CandidateLink, Ended, TwinLink
 from .mailbox import Mailbox
-from .memory import MemoryFault
 from .outcome import (
     ImpossibleTiming,
     Infrastructure,
     Outcome,
-    OutOfMemory,
     Passed,
     Profile,
     Rejected,
@@ -59,7 +57,6 @@ from .verify import Verifier
 
 BASELINE_MARGIN_S = 15.0
 SHORTEST_BASELINE_S = 20.0
-HOARD, HOARD_BYTES = 3, 2 << 30
 INTERPRETED = (
     "Triton ran in its interpreter, as this machine has no CUDA device:"
     " the result is checked, the time is not measured"
@@ -114,16 +111,16 @@ class Evaluation:
         try:
             return self._run()
         except Ended as end:
-            return self._whose(end.outcome) if end.lacking else end.outcome
+            return self._blamed(end.outcome) if end.lacking else end.outcome
         except (TaskFault, LayoutError) as fault:
             return Infrastructure(message=str(fault), retryable=False, task=True)
-        except (torch.OutOfMemoryError, torch.AcceleratorError, MemoryFault) as error:
-            if isinstance(error, torch.AcceleratorError) and not driver.lacked_memory(error):
+        except lacking.ERRORS as error:
+            if not lacking.says_so(error):
                 raise
             message = f"the judge ran out of memory: {error}"[:500]
             traceback.clear_frames(error.__traceback__)  # they hold what was made of the reference
             self._candidate = None
-            return self._whose(Infrastructure(message=message, retryable=False))
+            return self._blamed(Infrastructure(message=message, retryable=False))
         finally:
             with self._stage("ending"):
                 self._tidy()
@@ -135,26 +132,8 @@ class Evaluation:
         if self._device.type == "cuda":
             torch.cuda.empty_cache()
 
-    def _whose(self, fault: Outcome) -> Outcome:
-        """A lack of memory is the submission's doing if it held several times what the reference needs."""
-        if self._device.type != "cuda":
-            return fault
-        free = torch.cuda.mem_get_info(self._device)[0]
-        self._link.end()
-        held = torch.cuda.mem_get_info(self._device)[0] - free
-        try:
-            needed = self._needed()
-        except (torch.OutOfMemoryError, torch.AcceleratorError, MemoryFault, TaskFault, LayoutError) as error:
-            if isinstance(error, torch.AcceleratorError) and not driver.lacked_memory(error):
-                raise
-            return fault
-        if held < HOARD * needed + HOARD_BYTES:
-            return fault
-        message = (
-            f"the submission held {held >> 20} MiB of the device's memory, which left too little for the reference"
-            f" beside it; that needs {needed >> 20} MiB"
-        )
-        return OutOfMemory(stage=self._link.stage, message=message)
+    def _blamed(self, fault: Outcome) -> Outcome:
+        return lacking.blamed(fault, self._link, self._device, self._needed)
 
     def _needed(self) -> int:
         """Bytes that the reference needs; tried without the submission where it got in the way before."""
@@ -316,7 +295,7 @@ class Evaluation:
     def _prepare(self, reference: Reference) -> Mailbox:
         task = self._request["task"]
         if self._device.type == "cuda":
-            torch.cuda.reset_peak_memory_stats(self._device)  # for what the reference needs (see `_whose`)
+            torch.cuda.reset_peak_memory_stats(self._device)  # for what the reference needs (see `lacking`)
         inputs = reference.inputs(secrets.randbits(62))
         outputs, flops, size = roofline.measure(reference, inputs)
         tolerance = max(self._request["atol"], self._request["rtol"])

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from . import strict
+from . import hardware, strict
 from .calibration import Calibration
 from .families import Family
 from .layout import flatten
@@ -89,8 +89,7 @@ def settle(device: torch.device, room: int = ROOM_BYTES) -> bool:
     if device.type != "cuda":
         return False
     torch.cuda.synchronize(device)
-    spare = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-    if spare < SPARE_BYTES or torch.cuda.mem_get_info(device)[0] > room:
+    if hardware.cached_bytes(device) < SPARE_BYTES or torch.cuda.mem_get_info(device)[0] > room:
         return False
     torch.cuda.empty_cache()
     return True
