@@ -64,24 +64,33 @@ class Child:
         """
         ours, theirs = socket.socketpair()
         with theirs:
-            process = await asyncio.create_subprocess_exec(
+            stream = await Stream.adopt(ours, TRUSTED_CAP)
+            command = [
                 sys.executable,
                 "-P",
                 "-m",
                 f"kernel_env.server.{name}",
                 str(theirs.fileno()),
                 str(os.getpid()),
-                *arguments,
-                pass_fds=[theirs.fileno()],
-                env=environment,
-                cwd=folder,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.DEVNULL,
-            )
-        stream = await Stream.adopt(ours, TRUSTED_CAP)
+            ]
+            try:
+                process = await asyncio.create_subprocess_exec(
+                    *command,
+                    *arguments,
+                    pass_fds=[theirs.fileno()],
+                    env=environment,
+                    cwd=folder,
+                    stdin=asyncio.subprocess.DEVNULL,
+                    stdout=asyncio.subprocess.DEVNULL,
+                )
+            except BaseException:
+                await finish(stream.close())
+                raise
         try:
             hello = await asyncio.wait_for(stream.receive(), timeout_s)
         except BaseException as error:
+            with suppress(ProcessLookupError):
+                process.terminate()  # it may be importing for seconds before it looks at its socket
             await finish(_end(process, stream))
             if isinstance(error, FrameError):
                 raise StartFailed(f"{name} ended while starting (its error is on stderr)") from None

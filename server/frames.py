@@ -149,8 +149,14 @@ class Stream:
 
     @classmethod
     async def adopt(cls, sock: socket.socket, cap: int) -> Stream:
+        """Takes the socket over, whatever becomes of the attempt."""
         raw = sock.dup()
-        reader, writer = await asyncio.open_unix_connection(sock=sock, limit=1 << 20)
+        try:
+            reader, writer = await asyncio.open_unix_connection(sock=sock, limit=1 << 20)
+        except BaseException:
+            raw.close()
+            sock.close()
+            raise
         writer.transport.set_write_buffer_limits(0)
         return cls(reader, writer, raw, cap)
 

@@ -112,6 +112,9 @@ async def serve(pool: Stream, worker: Worker) -> None:
 
 async def run(fd: int, config: dict[str, Any]) -> None:
     pool = await Stream.adopt(socket.socket(fileno=fd), TRUSTED_CAP)
+    running = asyncio.current_task()
+    assert running is not None
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, running.cancel)
     if config["cores"]:
         os.sched_setaffinity(0, config["cores"])
     worker = Worker(config)
@@ -121,7 +124,10 @@ async def run(fd: int, config: dict[str, Any]) -> None:
         await serve(pool, worker)
     except StartFailed as error:
         final = isinstance(error, StartRefusedError)
-        await pool.send({"failed": str(error), "final": final, "sandbox": worker.sandbox})
+        with suppress(FrameError):
+            await pool.send({"failed": str(error), "final": final, "sandbox": worker.sandbox})
+    except FrameError:
+        _logger.info("the pool went before the device was up")
     finally:
         await worker.close()
 
@@ -131,7 +137,8 @@ def main() -> None:
     adopt_orphans()
     close_to_others()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    asyncio.run(run(int(sys.argv[1]), json.loads(sys.argv[3])))
+    with suppress(asyncio.CancelledError):  # SIGTERM, by which a pool ends a worker that is still coming up
+        asyncio.run(run(int(sys.argv[1]), json.loads(sys.argv[3])))
 
 
 if __name__ == "__main__":

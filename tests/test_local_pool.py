@@ -82,6 +82,21 @@ async def test_a_worker_that_does_not_come_up_is_waited_for_within_the_budget() 
     assert time.monotonic() - begun < 10.0
 
 
+@pytest.mark.parametrize("after_s", [0.0, 0.5, 2.0])
+async def test_a_pool_that_closes_while_it_comes_up_leaves_nothing(
+    after_s: float, capfd: pytest.CaptureFixture[str]
+) -> None:
+    others = set(find("kernel_env.server"))
+    pool = LocalPool(Settings(evaluator="cpu"))
+    await pool.start()
+    await asyncio.sleep(after_s)
+    begun = time.monotonic()
+    await pool.close()
+    assert time.monotonic() - begun < 5.0
+    assert set(find("kernel_env.server")) <= others
+    assert "Traceback" not in capfd.readouterr().err
+
+
 @pytest.mark.parametrize(("victim", "budget_s"), [("server.zygote", 120.0), ("server.worker", 1.0)])
 async def test_a_stopped_process_is_replaced(
     pool: LocalPool, monkeypatch: pytest.MonkeyPatch, victim: str, budget_s: float
