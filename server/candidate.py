@@ -12,7 +12,6 @@ import base64
 import importlib.util
 import os
 import pickle
-import random
 import socket
 import sys
 from collections.abc import Callable, Iterator
@@ -40,6 +39,7 @@ from .origins import Origins
 from .perturbed import perturbed
 from .preload import CompilerError, triton_errors
 from .random_weights import random_weights
+from .reference import seed_process
 from .sandbox import confine
 from .undrawn import sparingly
 from .words import Words
@@ -150,7 +150,7 @@ class Candidate:
         """Construct `ModelNew` under the reference's seed."""
         arguments = pickle.loads(base64.b64decode(request["arguments"]))  # written by the judge
         arguments = [a.to(self._device) if isinstance(a, torch.Tensor) else a for a in arguments]
-        torch.manual_seed(request["seed"])
+        seed_process(request["seed"])
         weights = perturbed(request["seed"], request["gain"]) if request["perturbed"] else nullcontext()
         with torch.no_grad(), self._models(), weights:
             make = self._module.ModelNew  # type: ignore[union-attr]
@@ -159,9 +159,7 @@ class Candidate:
         if self._device.type == "cuda":
             torch.cuda.empty_cache()  # of what weights were drawn in
         self._count()
-        entropy = int.from_bytes(os.urandom(7), "big")
-        torch.manual_seed(entropy)
-        random.seed(entropy)
+        seed_process(int.from_bytes(os.urandom(7), "big"))
         return {}
 
     def on_adopt(self, request: dict[str, Any], fds: list[int]) -> dict[str, Any]:

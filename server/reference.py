@@ -183,6 +183,12 @@ def seed_all(seed: int) -> None:
     numpy.random.seed(seed % (1 << 32))
 
 
+def seed_process(seed: int) -> None:
+    """The same where CUDA may not have been started yet: it is seeded when it is."""
+    torch.manual_seed(seed)
+    seed_all(seed)
+
+
 def describe(skeleton: Any, slots: list[Slot]) -> dict[str, Any]:
     """Nested arguments as the candidate receives them: structure, and where each tensor lies."""
     return {"skeleton": skeleton, "slots": [slot.to_json() for slot in slots]}

@@ -19,6 +19,7 @@ from torch.nn import init
 
 from . import draws
 from .draws import Init
+from .reference import seed_process
 
 LARGE = 1 << 20
 _DRAW = (*draws.NAMES, "orthogonal_", "sparse_")
@@ -38,7 +39,7 @@ def sparingly(
         if all(storage.expired() or storage.cdata in state for storage in left):
             return model
     del model
-    torch.manual_seed(seed)
+    seed_process(seed)
     return construct(*arguments)
 
 

@@ -118,6 +118,23 @@ HOLDER = """class ModelNew(nn.Module):
 """
 
 
+async def test_a_constructor_draws_what_the_references_draws(pool: LocalPool) -> None:
+    drawing = """    def __init__(self):
+        super().__init__()
+        self.factor = 1.0 + random.random() + float(numpy.random.rand()) + float(torch.rand(1))
+
+"""
+    imports = "import random\nimport numpy\nimport torch\n"
+    task = TASK.replace("    def forward(", drawing + "    def forward(", 1).replace("import torch\n", imports, 1)
+    task = task.replace("dim=1)", "dim=1) * self.factor", 1)
+    code = in_forward("x = x").replace("    def forward(", drawing + "    def forward(", 1)
+    code = code.replace("import torch\n", imports, 1).replace("(x, y, n, stride,", "(x, y, factor, n, stride,")
+    code = code.replace("(x, y, n, x.stride(0),", "(x, y, self.factor, n, x.stride(0),")
+    code = code.replace("value / tl.sum(value, axis=0)", "value / tl.sum(value, axis=0) * factor")
+    outcome = (await evaluated(pool, code, task=task)).outcome
+    assert outcome.kind == "passed", outcome
+
+
 async def test_tuples_integers_and_strides(pool: LocalPool) -> None:
     outcome = (await evaluated(pool, PAIR, task=PAIR_TASK)).outcome
     assert outcome.kind == "passed", outcome
