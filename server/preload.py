@@ -18,7 +18,7 @@ from pathlib import Path
 from subprocess import SubprocessError
 from typing import Any
 
-import numpy  # noqa: F401
+import numpy.random  # noqa: F401  (a part that is loaded when first used)
 import torch
 
 from . import libdevice
