@@ -6,7 +6,8 @@ submission's own Triton cache, where its candidate finds it: the device is not h
 
 A kernel that Triton's front end refuses is told as the submission's fault: what it compiles follows from the
 kernel's text, the arguments' types, constants and the device's facts, all of which are as they will be. Whatever
-else fails here, for want of data or of a device, is no verdict: it is tried there.
+else fails here, for want of data or of a device, is no verdict: it is tried there. So is a submission that asks
+of its device what is not known here, and may have gone another way for that.
 """
 
 from __future__ import annotations
@@ -35,10 +36,40 @@ AT_ONCE = 1.0
 """What each of an autotuner's configurations seems to take (ms): all are compiled, the choice is made later."""
 
 
-class Driver:
-    """Triton's driver as far as compiling asks for one. `facts` are the device's, see `hardware.facts`."""
+class Unanswered(list[str]):
+    """What a submission asked of its device that is not known here."""
 
-    def __init__(self, facts: dict[str, int]) -> None:
+
+class Facts(dict[str, int]):
+    """A device's, see `hardware.facts`; what is missing is noted."""
+
+    def __init__(self, facts: dict[str, int], unanswered: Unanswered) -> None:
+        super().__init__(facts)
+        self._unanswered = unanswered
+
+    def __missing__(self, name: str) -> int:
+        self._unanswered.append(name)
+        raise KeyError(name)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        try:
+            return self[name]
+        except KeyError:
+            return default
+
+
+class Properties(SimpleNamespace):
+    """As PyTorch has them; what is missing is noted."""
+
+    def __getattr__(self, name: str) -> Any:
+        vars(self)["_unanswered"].append(name)
+        raise AttributeError(name)
+
+
+class Driver:
+    """Triton's driver as far as compiling asks for one."""
+
+    def __init__(self, facts: Facts) -> None:
         self._facts = facts
         self.utils = SimpleNamespace(get_device_properties=lambda device: facts)
 
@@ -61,30 +92,34 @@ class Driver:
         return benchmark
 
 
-def rehearse(
-    module: ModuleType,
-    sketch: dict[str, Any],
-    facts: dict[str, int],
-    device: torch.device,
-    precision: str = "fp32",
-) -> None:
-    """Construct and call `ModelNew`, which finds that there is a device; raises whatever that raises."""
+def pretend(facts: dict[str, int]) -> Unanswered:
+    """From here on this process seems to have the device; to be called before the submission is imported."""
     from triton.runtime import driver
+    from triton.runtime.autotuner import Autotuner
     from triton.runtime.jit import JITFunction
 
-    driver.set_active(Driver(facts))
+    unanswered = Unanswered()
+    known = Facts(facts, unanswered)
+    driver.set_active(Driver(known))
     JITFunction.run = _compiling(JITFunction.run)
-    _pretend(facts)
+    Autotuner.check_disk_cache = _unsaved
+    _answer(known, unanswered)
+    return unanswered
+
+
+def rehearse(module: ModuleType, sketch: dict[str, Any], device: torch.device, precision: str = "fp32") -> None:
+    """Construct and call `ModelNew`, which finds that there is a device; raises whatever that raises."""
     with Fakes(), torch.no_grad(), device:
         arguments = pickle.loads(base64.b64decode(sketch["arguments"]))  # from a child with the task alone
         model = cast_fake(module.ModelNew(*arguments), precision)
         model(*fake_inputs(sketch["inputs"], device))
 
 
-def _pretend(facts: dict[str, int]) -> None:
-    """Answer what a submission may ask of its device, so that it takes the way that it will take there."""
+def _answer(facts: Facts, unanswered: Unanswered) -> None:
+    """What a submission may ask of its device, so that it takes the way that it will take there."""
     major, minor = divmod(facts["capability"], 10)
-    known = SimpleNamespace(
+    known = Properties(
+        _unanswered=unanswered,
         major=major,
         minor=minor,
         multi_processor_count=facts["multiprocessor_count"],
@@ -92,17 +127,32 @@ def _pretend(facts: dict[str, int]) -> None:
         regs_per_multiprocessor=facts["max_num_regs"],
         warp_size=facts["warpSize"],
     )
+
+    def start() -> None:
+        unanswered.append("CUDA")
+        raise RuntimeError("there is no device in this process")
+
     answers: dict[str, Callable[..., Any]] = {
         "is_available": lambda: True,
+        "device_count": lambda: 1,
         "current_device": lambda: 0,
         "get_device_capability": lambda device=None: (major, minor),
         "get_device_properties": lambda device=None: known,
+        "_exchange_device": lambda device: 0,
+        "_maybe_exchange_device": lambda device: 0,
+        "_lazy_init": start,
     }
     for name, answer in answers.items():
         setattr(torch.cuda, name, answer)
     vars(fake_tensor)["init_gpu_context"] = lambda device: (
         None
     )  # some versions of torch start CUDA if there is one
+
+
+def _unsaved(self: Any, key: Any, configs: Any, benchmark: Callable[[], object]) -> bool:
+    """An autotuner keeps no times for the candidate to find: they are none."""
+    benchmark()
+    return False
 
 
 def _compiling(run: Callable[..., Any]) -> Callable[..., Any]:
@@ -140,9 +190,20 @@ def main(link: int, spec: dict[str, Any], parent: int) -> None:
     os.environ.update(spec["environment"])
     os.nice(BUILD_NICENESS)
     peer, path = Peer(socket.socket(fileno=link), TRUSTED_CAP), f"{spec['source']}/{trace.NAME}"
+    unanswered = pretend(spec["facts"])
     module, reply = load_submission(path), {}
     try:
-        rehearse(module, spec["sketch"], spec["facts"], torch.device(spec["device"]), spec["precision"])
+        rehearse(module, spec["sketch"], torch.device(spec["device"]), spec["precision"])
     except CompilationError as error:
-        reply = {"error": "build", "message": trace.describe(error, path)}
+        if not unanswered and not _lacking(error):
+            reply = {"error": "build", "message": trace.describe(error, path)}
     peer.send(reply)
+
+
+def _lacking(error: BaseException | None) -> bool:
+    """Whatever is raised while a kernel is read counts as its author's, a lack of memory of the host's as well."""
+    while error is not None:
+        if isinstance(error, (MemoryError, OSError)):
+            return True
+        error = error.__cause__ or error.__context__
+    return False

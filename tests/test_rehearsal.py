@@ -7,13 +7,19 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
+from collections.abc import Sequence
+from contextlib import ExitStack, closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
+from kernel_env.server.frames import TRUSTED_CAP, Peer
+from kernel_env.server.layers import Plan
 from kernel_env.server.sketch import sketch
 
 CPU = torch.device("cpu")
@@ -45,7 +51,9 @@ def plain(x, w, y, n, WIDTH: tl.constexpr, BLOCK: tl.constexpr):
     value = tl.load(x + at, mask=at < n) * tl.load(w + at % WIDTH, mask=at < n)
     tl.store(y + at, tl.maximum(value, 0.0), mask=at < n)
 
-@triton.autotune(configs=[triton.Config({"BLOCK": 64}), triton.Config({"BLOCK": 128}, num_warps=2)], key=["n"])
+CONFIGS = [triton.Config({"BLOCK": 64}), triton.Config({"BLOCK": 128}, num_warps=2)]
+
+@triton.autotune(configs=CONFIGS, key=["n"], cache_results=True)
 @triton.jit
 def tuned(x, y, n, BLOCK: tl.constexpr):
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
@@ -72,9 +80,11 @@ import torch
 from triton.runtime.jit import JITFunction
 from kernel_env.server import candidate, rehearsal
 run = JITFunction.run
-module = candidate.load_submission(sys.argv[1])
 facts = dict(capability=90, max_shared_mem=232448, multiprocessor_count=132, max_num_regs=65536, warpSize=32)
-rehearsal.rehearse(module, json.loads(sys.argv[2]), facts, torch.device("cpu"))
+unanswered = rehearsal.pretend(facts)
+module = candidate.load_submission(sys.argv[1])
+rehearsal.rehearse(module, json.loads(sys.argv[2]), torch.device("cpu"))
+assert not unanswered, unanswered
 listed = sorted(path.name for path in Path(sys.argv[3]).iterdir())
 x, w, y = torch.rand(4096, 128), torch.ones(128), torch.empty(4096, 128)
 options = dict(grid=(1,), warmup=True)
@@ -84,7 +94,7 @@ assert listed == sorted(path.name for path in Path(sys.argv[3]).iterdir())
 """
 
 
-def ran(program: str, cache: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def ran(program: str, cache: Path, *arguments: str, keep: Sequence[int] = ()) -> subprocess.CompletedProcess[str]:
     """In a process where Triton compiles, into a cache of its own."""
     return subprocess.run(
         [sys.executable, "-c", program, *arguments],
@@ -92,6 +102,7 @@ def ran(program: str, cache: Path, *arguments: str) -> subprocess.CompletedProce
         capture_output=True,
         text=True,
         timeout=120,
+        pass_fds=keep,
         check=False,
     )
 
@@ -127,56 +138,132 @@ def test_a_rehearsal_compiles_what_the_device_will_ask_for(tmp_path: Path) -> No
     assert done.returncode == 0, done.stderr[-2000:]
     assert len(list(cache.rglob("plain.cubin"))) == 1
     assert len(list(cache.rglob("tuned.cubin"))) == 2
+    assert not list(cache.rglob("*.autotune.json"))  # of times that were none
 
 
 ASKS = """
 import torch
 import triton
 import triton.language as tl
+from torch.cuda import device_count
 
 @triton.jit
 def filled(y, FACT: tl.constexpr, WANTED: tl.constexpr):
     tl.static_assert(FACT == WANTED)
     tl.store(y + tl.arange(0, 64), 1.0)
 
+AT_IMPORT = torch.cuda.get_device_capability()[0] if torch.cuda.is_available() else 0
+CORES = triton.runtime.driver.active.utils.get_device_properties(0)["multiprocessor_count"]
+
 class ModelNew(torch.nn.Module):
     def __init__(self, width):
         super().__init__()
-        self.facts = [0, 0]
-        if torch.cuda.is_available():
-            properties = torch.cuda.get_device_properties(torch.cuda.current_device())
-            self.facts = [properties.multi_processor_count, torch.cuda.get_device_capability()[0]]
+        self.facts = [AT_IMPORT, CORES, device_count()]
+        properties = torch.cuda.get_device_properties(torch.cuda.current_device())
+        self.facts += [properties.multi_processor_count, torch.cuda.get_device_capability()[0]]
 
     def forward(self, x):
         y = torch.empty_like(x)
-        for fact, wanted in zip(self.facts, WANTED):
-            filled[(1,)](y, fact, wanted)
+        with torch.cuda.device(x.device):
+            for fact, wanted in zip(self.facts, [9, 132, 1, 132, 9]):
+                filled[(1,)](y, fact, wanted)
         return y
 """
-REFUSED = """
-import json, sys, warnings
+TOLD = """
+import json, os, sys, warnings
 warnings.simplefilter("ignore")
-import torch
-from triton.compiler.errors import CompilationError
-from kernel_env.server import candidate, rehearsal
-facts = dict(capability=90, max_shared_mem=232448, multiprocessor_count=132, max_num_regs=65536, warpSize=32)
-sketch, device = json.loads(sys.argv[2]), torch.device("cpu")
-module = candidate.load_submission(sys.argv[1])
-module.WANTED = (132, 9)
-rehearsal.rehearse(module, sketch, facts, device)
-module.WANTED = (132, 8)
-try:
-    rehearsal.rehearse(module, sketch, facts, device)
-except CompilationError:
-    print("refused")
+from kernel_env.server import preload, rehearsal
+preload.STEPS["fake-tensors"]()
+for link, spec in json.loads(sys.argv[1]):
+    child = os.fork()
+    if not child:
+        rehearsal.main(link, spec, os.getppid())
+        os._exit(0)
+    os.waitpid(child, 0)
 """
+FACTS = {
+    "capability": 90,
+    "max_shared_mem": 232448,
+    "multiprocessor_count": 132,
+    "max_num_regs": 65536,
+    "warpSize": 32,
+}
+
+
+def told(folder: Path, codes: Sequence[str]) -> list[Any]:
+    """What a rehearsal of each says, in a process that nothing confines."""
+    pytest.importorskip("triton.backends.nvidia")
+    with ExitStack() as stack:
+        peers, children = [], []
+        for index, code in enumerate(codes):
+            home = folder / str(index)
+            home.mkdir()
+            (home / "submission.py").write_text(code)
+            ours, theirs = socket.socketpair()
+            peers.append(stack.enter_context(closing(Peer(ours, TRUSTED_CAP))))
+            children.append((stack.enter_context(theirs).fileno(), spec(home)))
+        done = ran(TOLD, folder, json.dumps(children), keep=[link for link, _ in children])
+        assert done.returncode == 0, done.stderr[-2000:]
+        return [peer.receive(5.0) for peer in peers]
+
+
+def spec(home: Path) -> dict[str, Any]:
+    return {
+        "scratch": str(home),
+        "source": str(home),
+        "plan": Plan().json(),
+        "environment": {},
+        "device": "cuda",
+        "precision": "fp32",
+        "sketch": sketch("user/relu", TASK, CPU),
+        "facts": FACTS,
+    }
 
 
 def test_a_submission_finds_the_device_it_will_run_on_and_is_told_of_kernels_that_do_not_compile(
     tmp_path: Path,
 ) -> None:
-    pytest.importorskip("triton.backends.nvidia")
-    source = tmp_path / "submission.py"
-    source.write_text(ASKS)
-    done = ran(REFUSED, tmp_path / "cache", str(source), json.dumps(sketch("user/relu", TASK, CPU)))
-    assert done.stdout == "refused\n", done.stderr[-2000:]
+    right, wrong = told(tmp_path, [ASKS, ASKS.replace("132, 9]", "132, 8]")])
+    assert right == {}
+    assert wrong["error"] == "build"
+    assert "static_assert" in wrong["message"]
+
+
+ASKED = (
+    "getattr(properties, 'L2_cache_size', 0)",
+    "triton.runtime.driver.active.utils.get_device_properties(0).get('mem_clock_rate', 0)",
+    "tried(torch.cuda.get_device_name)",
+    "tried(torch.cuda.init)",
+)
+
+
+def test_a_submission_that_asks_for_more_is_tried_on_the_device(tmp_path: Path) -> None:
+    last = "torch.cuda.get_device_capability()[0]]\n"
+    codes = [ASKS.replace(last, f"{asked} and 9]\n") + TRIED for asked in ASKED]
+    assert all(asked in code for asked, code in zip(ASKED, codes, strict=True))
+    assert told(tmp_path, codes) == [{}] * len(ASKED)
+
+
+TRIED = """
+def tried(ask):
+    try:
+        return ask()
+    except Exception:
+        return 0
+"""
+
+
+def test_a_host_without_memory_is_no_fault_of_a_kernel(tmp_path: Path) -> None:
+    code = ASKS.replace("tl.static_assert(FACT == WANTED)", "lacking(FACT)")
+    code = code.replace("@triton.jit\n", LACKING + "@triton.jit\n")
+    lacking, wrong = told(tmp_path, [code, code.replace("MemoryError", "ValueError")])
+    assert lacking == {}
+    assert wrong["error"] == "build"
+
+
+LACKING = """
+@tl.core.builtin
+def lacking(fact, _semantic=None):
+    raise MemoryError
+
+"""
