@@ -1,7 +1,8 @@
 """What of this machine's files a candidate may read: the system, Python and the compilers, and nothing besides.
 
 A tree that holds something closed (the server's own package with its tasks, task folders, logs) is replaced by
-what else there is in it, so that closed paths stay closed wherever they lie. Listed once for a worker.
+what else there is in it, so that closed paths stay closed wherever they lie. A tree that is named itself, as the
+environment that a checkout of the server holds, is open though what it lies in is closed. Listed once for a worker.
 """
 
 from __future__ import annotations
@@ -45,8 +46,8 @@ def readable(closed: Collection[str]) -> list[str]:
     """Existing paths to read and to run, none of which is or holds a `closed` one."""
     shut = {os.path.realpath(path) for path in closed}
     named = [*SYSTEM, *_etc(), sys.prefix, sys.base_prefix, sys.exec_prefix, *sys.path, *_named(), *_compilers()]
-    real = sorted({os.path.realpath(path) for path in named if path and os.path.isabs(path)})
-    return list(dict.fromkeys(path for tree in _outermost(real) for path in around(tree, shut)))
+    real = {os.path.realpath(path) for path in named if path and os.path.isabs(path)} - _unfit()
+    return _outermost(path for tree in real for path in around(tree, shut))
 
 
 def around(tree: str, closed: Collection[str]) -> list[str]:
@@ -62,12 +63,15 @@ def around(tree: str, closed: Collection[str]) -> list[str]:
     return [path for entry in sorted(inside) for path in around(entry, closed)]
 
 
-def _outermost(real: Iterable[str]) -> list[str]:
+def _unfit() -> set[str]:
     """The root itself, a home or a temporary folder is no part of the system, whatever a search path says."""
-    unfit = {"/", "/home", "/root", "/tmp", "/var", "/var/tmp", "/opt", "/etc", "/run", os.path.expanduser("~")}
+    return {"/", "/home", "/root", "/tmp", "/var", "/var/tmp", "/opt", "/etc", "/run", os.path.expanduser("~")}
+
+
+def _outermost(paths: Iterable[str]) -> list[str]:
     kept: list[str] = []
-    for path in real:
-        if path not in unfit and not any(path.startswith(tree + "/") for tree in kept):
+    for path in sorted(set(paths)):
+        if not any(path.startswith(tree + "/") for tree in kept):
             kept.append(path)
     return kept
 

@@ -266,3 +266,15 @@ async def test_a_folder_that_a_submission_has_closed_is_open_to_its_next_process
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", HIDDEN, str(tmp_path))
     assert await process.wait() == 0
     assert [path.name for path in tmp_path.iterdir()] == ["kernel"]
+
+
+async def test_a_folder_on_the_search_path_closes_no_library_that_lies_in_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("own/tasks", "own/venv/lib", "other"):
+        (tmp_path / name).mkdir(parents=True)
+    monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path), str(tmp_path / "own/venv")])
+    found = paths.readable([str(tmp_path / "own")])
+    assert [path for path in found if path.startswith(str(tmp_path))] == [
+        str(tmp_path / name) for name in ("other", "own/venv")
+    ]
