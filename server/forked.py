@@ -23,6 +23,7 @@ from .frames import CANDIDATE_CAP, FrameError, Stream
 OUTPUT_CAP = 16 << 10
 ANSWER_S = 20.0
 SAID_S = 0.5
+DYING_S = 5.0
 
 
 class Output:
@@ -94,10 +95,14 @@ class Forked:
 
     async def ends(self, within_s: float) -> bool:
         """Has it ended by itself, or does it soon? One that only closed its link has not."""
-        with suppress(TimeoutError):
-            await asyncio.wait_for(self._died.wait(), within_s)
+        await self.dies(within_s)
         self.ended = self._died.is_set()
         return self.ended
+
+    async def dies(self, within_s: float) -> None:
+        """Wait for its end, whatever brings that about."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._died.wait(), within_s)
 
     async def speaks(self) -> None:
         """Until its first frame can be read, by whoever has the link, or it has ended."""
@@ -176,6 +181,8 @@ async def _fork(zygote: Child, spec: dict[str, Any]) -> Forked:
 
 
 async def _end(zygote: Child, child: Forked) -> None:
+    child.kill()
+    await child.dies(DYING_S)  # a device context takes a tenth of a second to end; the zygote has others to fork
     try:
         reply = await zygote.ask({"op": "reap", "pid": child.pid}, timeout_s=ANSWER_S)
         child.status, child.strays, child.left = reply["status"], reply["strays"], reply["left"]

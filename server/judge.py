@@ -108,6 +108,14 @@ class Evaluation:
         self.seeds: list[int] = []
 
     def run(self) -> Outcome:
+        outcome = self._outcome()
+        with self._stage("ending"):
+            if outcome.kind != "crashed":  # how that ended is still to be found out
+                self._dismiss()
+            self._tidy()
+        return outcome
+
+    def _outcome(self) -> Outcome:
         try:
             return self._run()
         except Ended as end:
@@ -121,9 +129,12 @@ class Evaluation:
             traceback.clear_frames(error.__traceback__)  # they hold what was made of the reference
             self._candidate = None
             return self._blamed(Infrastructure(message=message, retryable=False))
-        finally:
-            with self._stage("ending"):
-                self._tidy()
+
+    def _dismiss(self) -> None:
+        """The processes have served; they end while the judge puts things in order, for that takes as long."""
+        for link in (self._link, self._twin, self._compiled):
+            if link is not None:
+                link.kill()
 
     def _tidy(self) -> None:
         if self._mailbox is not None:
@@ -179,8 +190,6 @@ class Evaluation:
         timing, note = self._beside_compiled(timing, reference, mailbox, verifier)
         found, why = self._profile(record, timing)
         note = " ".join(filter(None, (note, why)))
-        for link in (self._link, self._twin):
-            link.kill()  # ends while the judge puts things in order
         return Passed(timing=timing, roofline=self._roofline, profile=found, note=note)
 
     def _timed(self, blocks: Blocks) -> Timing:
