@@ -1,8 +1,9 @@
 """What of this machine's files a candidate may read: the system, Python and the compilers, and nothing besides.
 
 A tree that holds something closed (the server's own package with its tasks, task folders, logs) is replaced by
-what else there is in it, so that closed paths stay closed wherever they lie. A tree that is named itself, as the
-environment that a checkout of the server holds, is open though what it lies in is closed. Listed once for a worker.
+what else there is in it, so that closed paths stay closed wherever they lie. A tree that is named itself, as
+the environment that a checkout of the server holds, is open though what it lies in is closed. Listed once for a
+worker.
 """
 
 from __future__ import annotations
