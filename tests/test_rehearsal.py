@@ -241,9 +241,33 @@ def test_a_submission_that_asks_for_more_is_tried_on_the_device(tmp_path: Path) 
     last = "torch.cuda.get_device_capability()[0]]\n"
     codes = [ASKS.replace(last, f"{asked} and 9]\n") + TRIED for asked in ASKED]
     assert all(asked in code for asked, code in zip(ASKED, codes, strict=True))
-    assert told(tmp_path, codes) == [{}] * len(ASKED)
+    assert told(tmp_path, [*codes, CHOSEN]) == [{}] * (len(ASKED) + 1)
 
 
+CHOSEN = """
+import torch
+import triton
+import triton.language as tl
+
+@triton.autotune(configs=[triton.Config({"BLOCK": 64}), triton.Config({"BLOCK": 128})], key=[])
+@triton.jit
+def tuned(x, y, BLOCK: tl.constexpr):
+    tl.store(y + tl.arange(0, BLOCK), tl.load(x + tl.arange(0, BLOCK)))
+
+@triton.jit
+def follows(x, y, BLOCK: tl.constexpr):
+    tl.static_assert(BLOCK == 128)
+
+class ModelNew(torch.nn.Module):
+    def __init__(self, width):
+        super().__init__()
+
+    def forward(self, x):
+        y = torch.empty_like(x)
+        tuned[(1,)](x, y)
+        follows[(1,)](x, y, BLOCK=tuned.best_config.kwargs["BLOCK"])
+        return y
+"""
 TRIED = """
 def tried(ask):
     try:
