@@ -10,9 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
+from inspect import signature
 
 import torch
 from torch.nn import init
+from torch.nn.modules import activation, transformer
 
 LARGE = 1 << 22
 NAMES = (
@@ -24,7 +26,9 @@ NAMES = (
     "kaiming_uniform_",
     "kaiming_normal_",
 )
-"""Those that draw each number for itself; the last argument of each may be a generator."""
+"""Those that draw each number for itself; each takes a `generator`, or none."""
+HOLDERS = (init, activation, transformer)
+"""Who has some of them by name: a layer of PyTorch's and its like by hand are to draw the same."""
 
 Init = Callable[..., torch.Tensor]
 
@@ -33,20 +37,26 @@ def install(device: torch.device) -> None:
     """Once in a process; on a CPU there is nothing to gain."""
     if device.type != "cpu":
         for name in NAMES:
-            setattr(init, name, drawing(getattr(init, name), device))
+            drawn = drawing(getattr(init, name), device)
+            for holder in HOLDERS:
+                if name in vars(holder):
+                    setattr(holder, name, drawn)
 
 
 def drawing(draw: Init, device: torch.device) -> Init:
     """`draw`, which has the device do it where that is worth it and the caller brings no generator."""
 
+    form = signature(draw)
+
     @wraps(draw)
     def drawn(tensor: torch.Tensor, *args: object, **kwargs: object) -> torch.Tensor:
-        if not _worth_it(tensor) or any(isinstance(value, torch.Generator) for value in (*args, *kwargs.values())):
+        given = form.bind(tensor, *args, **kwargs)
+        if not _worth_it(tensor) or given.arguments.get("generator") is not None:
             return draw(tensor, *args, **kwargs)
         seed = int(torch.randint(1 << 62, (), device="cpu"))
-        generator = torch.Generator(device).manual_seed(seed)
         there = torch.empty_like(tensor, device=device, requires_grad=False)
-        draw(there, *args, **{**kwargs, "generator": generator})
+        given.arguments.update(tensor=there, generator=torch.Generator(device).manual_seed(seed))
+        draw(*given.args, **given.kwargs)
         with torch.no_grad():
             tensor.copy_(there)
         return tensor

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 
 import pytest
 import torch
@@ -44,6 +45,19 @@ def test_small_ones_are_drawn_as_always() -> None:
     torch.manual_seed(7)
     expected = torch.empty(8, 8).uniform_()
     assert torch.equal(drawn("uniform_", side=8), expected)
+
+
+def test_no_generator_may_be_said_by_position() -> None:
+    draw = draws.drawing(init.uniform_, CPU)
+    torch.manual_seed(7)
+    assert torch.equal(draw(torch.empty(SIDE, SIDE), 0.0, 1.0, None), drawn("uniform_"))
+
+
+def test_whoever_of_pytorchs_layers_has_them_by_name_is_known() -> None:
+    layers = [module for name, module in sys.modules.items() if name.startswith("torch.nn.")]
+    names = set(draws.NAMES)
+    holders = {module.__name__ for module in layers if names & {*vars(module)}}
+    assert holders == {holder.__name__ for holder in draws.HOLDERS}
 
 
 def test_a_generator_of_the_caller_is_used() -> None:
