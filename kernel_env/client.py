@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import random
 import time
@@ -36,7 +37,7 @@ from .errors import (
     error_from_frame,
     error_of,
 )
-from .handshake import refusal, request_headers
+from .handshake import oversize, refusal, request_headers
 from .models import KernelAction, KernelObservation, KernelState
 
 __all__ = ["KernelAction", "KernelEnv", "KernelObservation", "KernelState"]
@@ -44,6 +45,9 @@ __all__ = ["KernelAction", "KernelEnv", "KernelObservation", "KernelState"]
 RESET_ATTEMPTS = 4
 FULL_DELAY_S = (1.0, 5.0)
 RESUME_DELAY_S = (0.1, 5.0)
+SILENT_S = 10.0
+
+_logger = logging.getLogger(__name__)
 
 
 class KernelEnv(EnvClient[KernelAction, KernelObservation, KernelState]):
@@ -112,6 +116,8 @@ class KernelEnv(EnvClient[KernelAction, KernelObservation, KernelState]):
     # The conversions that EnvClient asks for.
 
     def _step_payload(self, action: KernelAction) -> dict[str, Any]:
+        if not isinstance(action, KernelAction):
+            raise TypeError(f"step takes KernelAction(code=...), not a {type(action).__name__}")
         return {"code": action.code, "metadata": dict(action.metadata)}
 
     def _parse_result(self, payload: dict[str, Any]) -> StepResult[KernelObservation]:
@@ -151,19 +157,24 @@ class KernelEnv(EnvClient[KernelAction, KernelObservation, KernelState]):
         started = time.monotonic()
         delays = _delays(*FULL_DELAY_S)
         dropped = 0
+        told = False
         while True:
             delay = next(delays)
             waited = time.monotonic() - started + delay
             try:
                 socket = await self._open(running)
                 return socket, await self._exchange(socket, message)
-            except CapacityError:
-                self._drop()
-                if waited > self._capacity_wait_s:
+            except (CapacityError, ServerStartingError) as error:
+                full = isinstance(error, CapacityError)
+                if full:
+                    self._drop()
+                longest = self._capacity_wait_s if full else self._start_wait_s
+                if waited > longest:
                     raise
-            except ServerStartingError:
-                if waited > self._start_wait_s:
-                    raise
+                if waited > SILENT_S and not told:
+                    told = True
+                    state = "is full" if full else "has no device ready"
+                    _logger.warning("%s %s: reset goes on waiting, %g s at most", self._ws_url, state, longest)
             except ConnectionClosed as error:
                 self._check_current(running)
                 self._drop()
@@ -222,10 +233,16 @@ class KernelEnv(EnvClient[KernelAction, KernelObservation, KernelState]):
             except (ConnectionError, ConnectionClosed, CapacityError, ServerStartingError) as error:
                 self._check_current(running)
                 self._drop()
-                lost_at = lost_at or time.monotonic()
+                first, lost_at = lost_at is None, lost_at or time.monotonic()
                 delay = next(delays)
                 if episode.token is None or time.monotonic() - lost_at + delay > self._resume_wait_s:
                     raise EpisodeLostError(f"the connection was lost: {error}", "EPISODE_LOST") from error
+                if first:
+                    _logger.warning(
+                        "the connection was lost (%s): resuming the episode, for %g s at most",
+                        error,
+                        self._resume_wait_s,
+                    )
             await asyncio.sleep(delay)
             self._check_current(running)
 
@@ -259,7 +276,7 @@ class KernelEnv(EnvClient[KernelAction, KernelObservation, KernelState]):
         try:
             await super()._connect_async()
         except ConnectionError as error:
-            raise refusal(error) or error from error.__cause__
+            raise refusal(error) from error.__cause__
         finally:
             self._connecting = None
         return self
@@ -283,6 +300,10 @@ class KernelEnv(EnvClient[KernelAction, KernelObservation, KernelState]):
             raise self._timeout(message) from None
         except asyncio.CancelledError:
             self._drop(socket)
+            raise
+        except ConnectionClosed as error:
+            if large := oversize(error, message["type"]):
+                raise large from error
             raise
         data = dict(reply.get("data", {}))
         if reply.get("type") == "error":

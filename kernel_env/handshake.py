@@ -1,14 +1,22 @@
-"""Opening a connection: which headers go with it, and what a refusal means. Pure functions, no sockets."""
+"""A connection's opening and end: which headers go with it, what a refusal means. Pure functions, no sockets.
+
+What is told never holds the token that resumes an episode, which is part of the URL.
+"""
 
 from __future__ import annotations
 
+import re
+import socket
+import ssl
 from collections.abc import Mapping
 
-from websockets.exceptions import InvalidStatus
+from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from .errors import KernelEnvError, error_of
 
 _CODES = {401: "UNAUTHORIZED", 403: "UNAUTHORIZED", 407: "UNAUTHORIZED", 503: "SERVER_STARTING"}
+_QUERY = re.compile(r"\?resume=[^\s:]*")
+_TOO_BIG = 1009
 
 
 def request_headers(
@@ -33,10 +41,33 @@ def request_headers(
     return {**headers, **(extra or {})} or None
 
 
-def refusal(error: BaseException) -> KernelEnvError | None:
-    """The typed error behind a connection that could not be opened; None where no HTTP status says more."""
-    cause = error.__cause__
-    if not isinstance(cause, InvalidStatus):
-        return None
-    code = _CODES.get(cause.response.status_code)
-    return (code and error_of(code, str(error))) or None
+def refusal(error: ConnectionError) -> KernelEnvError | ConnectionError:
+    """What to raise for a connection that could not be opened: typed where an HTTP status says more."""
+    told, cause = _QUERY.sub("", str(error)), error.__cause__
+    status = cause.response.status_code if isinstance(cause, InvalidStatus) else None
+    if status in (403, 404):
+        told += "; base_url is the server's address alone, such as http://localhost:8000"
+    if code := _CODES.get(status or 0):
+        return error_of(code, told)
+    return ConnectionError(told + _advice(cause))
+
+
+def oversize(error: ConnectionClosed, what: str) -> KernelEnvError | None:
+    """The typed error where a connection was closed for a message's size; None where it was not."""
+    if error.rcvd is not None and error.rcvd.code == _TOO_BIG and error.rcvd_then_sent:
+        return error_of("TOO_LARGE", f"the server takes no {what} of this size: {error.rcvd.reason}")
+    if error.sent is not None and error.sent.code == _TOO_BIG:
+        return error_of(
+            "TOO_LARGE", f"the reply to {what} is too large ({error.sent.reason}): raise max_message_size_mb"
+        )
+    return None
+
+
+def _advice(cause: BaseException | None) -> str:
+    if isinstance(cause, ConnectionRefusedError):
+        return "; nothing listens there: `kernel-env serve` starts a server"
+    if isinstance(cause, socket.gaierror):
+        return "; check the host's name in base_url"
+    if isinstance(cause, ssl.SSLError):
+        return "; a server without a proxy for TLS is named by http://, not https://"
+    return ""

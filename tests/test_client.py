@@ -238,6 +238,24 @@ async def test_resuming_is_bounded() -> None:
         assert 2 <= len(peer.sessions) <= 6
 
 
+async def test_what_is_told_of_a_server_that_is_gone_does_not_hold_the_episodes_token() -> None:
+    async def first(session: Session) -> None:
+        await session.receive()
+        await session.observe(metadata={"session": "secret-token"})
+        await session.receive()
+
+    async with serve(Peer(first).handle, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        env = KernelEnv(base_url=f"http://127.0.0.1:{port}", resume_wait_s=0.5)
+        await env.reset()
+        step = asyncio.create_task(env.step(KernelAction(code="x")))
+        server.close()
+        with pytest.raises(EpisodeLostError, match=f"127.0.0.1:{port}/ws: .*nothing listens there") as info:
+            await step
+    assert "secret-token" not in str(info.value)
+    await env.close()
+
+
 async def test_a_late_reply_is_never_taken_for_another_request() -> None:
     release = asyncio.Event()
 
@@ -386,6 +404,59 @@ async def test_a_refused_step_leaves_the_episode_alone() -> None:
         assert (await env.step(KernelAction(code="x"))).reward == 1.5
 
 
+async def test_a_frame_beyond_the_limit_is_refused_at_once_and_leaves_the_episode_alone() -> None:
+    """Sent again it would be refused again, for as long as resuming is tried."""
+    async with playing(cooperate) as (peer, env):
+        await env.reset()
+        with pytest.raises(RequestError, match="takes no step of this size") as info:
+            await env.step(KernelAction(code="x" * (2 << 20)))
+        assert info.value.code == "TOO_LARGE"
+        assert (await env.step(KernelAction(code="x"))).reward == 1.5
+        assert [session.resume for session in peer.sessions] == [None, "t"]
+
+
+async def test_a_reply_beyond_the_limit_is_an_error_at_once() -> None:
+    async def script(session: Session) -> None:
+        await session.receive()
+        await session.observe()
+        await session.observe(await session.receive(), feedback="x" * (1 << 20))
+
+    async with playing(script, max_message_size_mb=0.5) as (peer, env):
+        await env.reset()
+        with pytest.raises(KernelEnvError, match="max_message_size_mb"):
+            await env.step(KernelAction(code="x"))
+        assert len(peer.sessions) == 1
+
+
+async def test_a_step_takes_an_action() -> None:
+    async with playing(cooperate) as (_, env):
+        await env.reset()
+        with pytest.raises(TypeError, match=r"step takes KernelAction\(code=...\), not a str"):
+            await env.step("code")  # type: ignore[arg-type]
+        assert (await env.step(KernelAction(code="x"))).reward == 1.5
+
+
+async def test_who_waits_says_so(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kernel_env.client.SILENT_S", 0.0)
+
+    async def full(session: Session) -> None:
+        await session.refuse("CAPACITY_REACHED")
+        await session.socket.close()
+
+    async def drops(session: Session) -> None:
+        await session.receive()
+        await session.observe()
+        await session.receive()
+        session.cut()
+
+    async with playing(full, full, drops, cooperate) as (_, env):
+        await env.reset()
+        await env.step(KernelAction(code="x"))
+    full_told, lost_told = [record.message for record in caplog.records if record.name == "kernel_env.client"]
+    assert full_told.endswith("is full: reset goes on waiting, 1800 s at most")
+    assert lost_told.endswith("resuming the episode, for 240 s at most")
+
+
 async def test_an_unknown_code_is_a_plain_error() -> None:
     async def script(session: Session) -> None:
         await session.receive()
@@ -399,9 +470,14 @@ async def test_an_unknown_code_is_a_plain_error() -> None:
 
 @pytest.mark.parametrize(
     ("status", "error"),
-    [(HTTPStatus.UNAUTHORIZED, AuthenticationError), (HTTPStatus.SERVICE_UNAVAILABLE, ServerStartingError)],
+    [
+        (HTTPStatus.UNAUTHORIZED, AuthenticationError),
+        (HTTPStatus.FORBIDDEN, AuthenticationError),
+        (HTTPStatus.NOT_FOUND, ConnectionError),
+        (HTTPStatus.SERVICE_UNAVAILABLE, ServerStartingError),
+    ],
 )
-async def test_refused_handshakes_have_types(status: HTTPStatus, error: type[KernelEnvError]) -> None:
+async def test_refused_handshakes_have_types(status: HTTPStatus, error: type[Exception]) -> None:
     def refuse(connection: ServerConnection, request: Request) -> Response:
         return connection.respond(status, "no\n")
 
@@ -409,15 +485,17 @@ async def test_refused_handshakes_have_types(status: HTTPStatus, error: type[Ker
         env = KernelEnv(base_url=f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", start_wait_s=0.0)
         with pytest.raises(error):
             await env.connect()
-        with pytest.raises(error):
+        with pytest.raises(error) as info:
             await env.reset()
+    by_path = status in (HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND)
+    assert ("base_url is the server's address alone" in str(info.value)) == by_path
 
 
 async def test_no_server_is_a_connection_error() -> None:
     async with serve(Peer(cooperate).handle, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
     env = KernelEnv(base_url=f"http://127.0.0.1:{port}")
-    with pytest.raises(ConnectionError, match=f"127.0.0.1:{port}"):
+    with pytest.raises(ConnectionError, match=f"127.0.0.1:{port}.*nothing listens there: `kernel-env serve`"):
         await env.reset()
 
 
