@@ -134,6 +134,15 @@ def test_times_measured_beside_the_kernels_are_baselines_too() -> None:
     assert score(run_, 2, MEASURED, "first", [1.0], [1]).tasks == 0
 
 
+def test_a_baseline_of_fewer_tasks_than_the_run_has() -> None:
+    """What was measured beside the kernels has times of them all, the file of one."""
+    attempts = [attempt(1, 2.0), attempt(2, 3.0), attempt(3, None)]
+    found = score(attempts, 1, MEASURED, "first", [1.0], [1], tasks=1)
+    assert (found.tasks, found.attempted) == (3, 3)
+    assert found.compiled.value == 1.0
+    assert found.fast[1.0].value == pytest.approx(2 / 3)
+
+
 def test_figures() -> None:
     assert fast_p([2.0, 1.0, None, 0.5], 8, 1.0) == 1 / 8
     assert fast_p([], 0, 1.0) == 0.0

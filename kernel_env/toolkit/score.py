@@ -72,9 +72,13 @@ def score(
     ks: Sequence[int],
     tasks: int | None = None,
 ) -> Score:
-    """`baseline` is a file's, or `MEASURED`, `MEASURED_COMPILED`; `tasks` is how many the rates are over."""
+    """`baseline` is a file's, or `MEASURED`, `MEASURED_COMPILED`.
+
+    `tasks` is how many the rates are over; the number of the run's where that is larger, as a file may hold a part
+    of a level.
+    """
     groups, left_out = _groups(attempts, level, baseline)
-    count = tasks if tasks is not None else len(groups)
+    count = max(tasks or 0, len(groups))
     chosen = {key: _picked(group, pick, baseline) for key, group in groups.items()}
     ratios = [[_ratio(attempt, baseline) for attempt in group] for group in chosen.values()]
     timed = [own for group in ratios if (own := [ratio for ratio in group if ratio is not None])]
