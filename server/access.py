@@ -12,6 +12,7 @@ import base64
 import binascii
 import hmac
 import json
+import logging
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
@@ -22,6 +23,9 @@ from .protocol import Refusal
 
 OPEN_PATHS = ("/health", "/ready")
 BODY_CAP = 16 << 20
+PATH_TOLD = 100
+
+_logger = logging.getLogger(__name__)
 
 
 class Access:
@@ -35,6 +39,8 @@ class Access:
         if scope["type"] in ("http", "websocket") and scope["path"] not in OPEN_PATHS:
             refusal = self._judge(Headers(scope=scope), scope.get("server"))
             if refusal is not None:
+                host = (scope.get("client") or ("an unknown address",))[0]
+                _logger.warning("%s refused from %s: %s", repr(scope["path"][:PATH_TOLD]), host, refusal[1])
                 await _refuse(scope, send, *refusal)
                 return
         await self._app(scope, capped(receive) if scope["type"] == "http" else receive, send)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import os
 import socket
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -18,7 +19,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from kernel_env.server import languages
-from kernel_env.server.config import Settings, SettingsError
+from kernel_env.server.config import Settings, SettingsError, unknown
 from kernel_env.server.logs import to_stderr
 from kernel_env.server.pools import pool_for
 from kernel_env.server.task_sources import TaskError
@@ -77,6 +78,10 @@ def serve(settings: Settings, *, pool: Pool | None = None) -> None:
     to_stderr(settings.log)
     # Its lines at INFO hold whole URLs, and so the tokens of resumed sessions.
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    # It says so of every handshake that `Access` refused, and logged.
+    logging.getLogger("uvicorn.error").addFilter(lambda record: "without completing handshake" not in record.msg)
+    for name, nearest in unknown(os.environ).items():
+        _logger.warning("%s is no setting%s", name, f"; did you mean {nearest}?" if nearest else "")
     try:
         app = create_app(settings, pool=pool)
         listener = _listen(settings)

@@ -42,6 +42,7 @@ class Backend:
     loop: asyncio.AbstractEventLoop | None = field(default=None, repr=False)
     visitors: int = 0
     running: dict[str, str] = field(default_factory=dict)
+    _announcing: asyncio.Task[None] | None = field(default=None, repr=False)
 
     async def start(self) -> None:
         """Raises `SandboxError` where the sandbox must be whole and is not."""
@@ -49,15 +50,34 @@ class Backend:
         await self.pool.start()
         if self.settings.sandbox == "strict" and await self.pool.ready(START_WAIT_S) is None:
             raise SandboxError(str(self.pool.health().get("message") or "no device came up"))
+        self._announcing = asyncio.create_task(self._announce())
 
     async def close(self) -> None:
         """End the pool within a bound, then flush the log."""
+        if self._announcing is not None:
+            self._announcing.cancel()
+            _logger.info("stopping")
         try:
             async with asyncio.timeout(CLOSE_WAIT_S):
                 await self.pool.close()
         except TimeoutError:
             _logger.error("the pool did not end within %g s", CLOSE_WAIT_S)
         await asyncio.to_thread(self.log.close)
+
+    async def _announce(self) -> None:
+        """Tell the log when a device can evaluate, and why none can."""
+        while (device := await self.pool.ready(START_WAIT_S)) is None:
+            health = self.pool.health()
+            hopeless = health.get("state") == "failed"
+            state = "can evaluate" if hopeless else f"is ready after {START_WAIT_S:g} s"
+            why = f": {health['message']}" if health.get("message") else ""
+            _logger.log(logging.ERROR if hopeless else logging.WARNING, "no device %s%s", state, why)
+            if hopeless:
+                return
+        layers = self.pool.health().get("sandbox", {})
+        lacking = [name for name, layer in layers.items() if layer.get("state") == "unavailable"]
+        without = f"; the sandbox is without {', '.join(lacking)}, see /health" if lacking else ""
+        _logger.info("ready to evaluate on %s%s", device.name, without)
 
     @contextmanager
     def visit(self) -> Iterator[None]:

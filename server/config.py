@@ -10,6 +10,7 @@ import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Literal, cast
 
@@ -31,6 +32,10 @@ TOLERANCES: dict[TolerancesKind, dict[Precision, float]] = {
     "kernelbench": {"fp32": 1e-4, "fp16": 1e-2, "bf16": 1e-2},  # its `get_tolerance_for_precision`
 }
 """By precision, absolute and relative alike."""
+
+PREFIX = "KERNEL_ENV_"
+ELSEWHERE = frozenset({"KERNEL_ENV_MODAL_GPU"})
+"""What `modal_app.py` reads."""
 
 _FASTEST = 1e6
 
@@ -93,7 +98,10 @@ class Settings:
     @classmethod
     def from_env(cls, environ: Mapping[str, str] | None = None) -> Settings:
         """Read `KERNELBENCH_DIR` and `KERNEL_ENV_*`; raises `SettingsError` on the first bad value."""
-        env = _Reader(os.environ if environ is None else environ)
+        return cls._read(_Reader(os.environ if environ is None else environ))
+
+    @classmethod
+    def _read(cls, env: _Reader) -> Settings:
         kernelbench = env.path("KERNELBENCH_DIR", must_be="folder")
         default_tasks = ("kernelbench",) if kernelbench else ("embedded",)
         precision = cast(Precision, env.choice("KERNEL_ENV_PRECISION", ("fp32", "fp16", "bf16"), "fp32"))
@@ -146,13 +154,32 @@ class Settings:
         )
 
 
+def names() -> frozenset[str]:
+    """Of all variables that are read."""
+    reader = _Reader({})
+    Settings._read(reader)
+    return frozenset(reader.seen)
+
+
+def unknown(environ: Mapping[str, str]) -> dict[str, str]:
+    """Variables that are set, look like settings and are none, each with the nearest that is one, or "".
+
+    They stop nothing: Kubernetes sets some for a Service whose name is `kernel-env`.
+    """
+    known = names() | ELSEWHERE
+    strange = sorted(name for name in environ if name.startswith(PREFIX) and name not in known)
+    return {name: next(iter(get_close_matches(name, known, 1)), "") for name in strange}
+
+
 class _Reader:
-    """Parses one variable at a time; an empty string counts as unset."""
+    """Parses one variable at a time; an empty string counts as unset. `seen` has the names asked for."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._environ = environ
+        self.seen: set[str] = set()
 
     def text(self, name: str, default: str) -> str:
+        self.seen.add(name)
         return self._environ.get(name, "").strip() or default
 
     def choice(self, name: str, allowed: tuple[str, ...], default: str) -> str:
@@ -168,7 +195,12 @@ class _Reader:
         except ValueError:
             value = low - 1
         if not low <= value <= high:
-            raise SettingsError(f"{name}={raw!r} is not allowed; use a whole number from {low} to {high}")
+            hint = (
+                "; Kubernetes sets it for a Service of that name: enableServiceLinks: false"
+                if "://" in raw
+                else ""
+            )
+            raise SettingsError(f"{name}={raw!r} is not allowed; use a whole number from {low} to {high}{hint}")
         return value
 
     def number(self, name: str, default: float, low: float, high: float) -> float:

@@ -7,7 +7,7 @@ import os
 import re
 
 from . import cores, landlock
-from .config import Settings
+from .config import Settings, SettingsError
 from .fleet import CLOSED, Fleet, FleetPool
 from .folders import sweep
 from .kernel import close_to_others
@@ -15,12 +15,16 @@ from .seat import DeviceKind, Seat
 
 
 class LocalPool(FleetPool):
-    """See `pool.Pool` for the contract."""
+    """See `pool.Pool` for the contract. Raises `SettingsError` for settings that ask for a GPU where none is."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         kind = device_kind(settings)
         indices = (settings.gpus or visible_gpus()) if kind == "cuda" else ("0",)
+        if not indices:
+            raise SettingsError(_lacking("KERNEL_ENV_EVALUATOR=gpu", "use auto or cpu"))
+        if settings.gpus and settings.evaluator == "auto" and kind == "cpu":
+            raise SettingsError(_lacking(f"KERNEL_ENV_GPUS={','.join(settings.gpus)}", "leave it unset"))
         super().__init__(Fleet(kind, fixed=True))
         dealt = cores.shares(indices, cores.allowed())
         self._seats = [
@@ -55,6 +59,12 @@ def device_kind(settings: Settings) -> DeviceKind:
     if settings.evaluator == "auto" and visible_gpus():
         return "cuda"
     return "cpu"
+
+
+def _lacking(asked: str, instead: str) -> str:
+    masked = os.environ.get("CUDA_VISIBLE_DEVICES")
+    why = "/dev has no nvidia device" if masked is None else f"CUDA_VISIBLE_DEVICES={masked!r}"
+    return f"{asked} needs a GPU, and none is visible ({why}): give the container one, or {instead}"
 
 
 def visible_gpus() -> tuple[str, ...]:

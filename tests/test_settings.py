@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from websockets.exceptions import InvalidStatus
 
 from kernel_env.server import pools
-from kernel_env.server.config import Settings, SettingsError
+from kernel_env.server.config import Settings, SettingsError, names, unknown
 
 from .conftest import Launch
 
@@ -138,3 +140,48 @@ def test_a_pool_whose_package_is_missing_is_refused(pool: str, monkeypatch: pyte
     monkeypatch.setattr(pools, "find_spec", lambda name: None)
     with pytest.raises(SettingsError, match=rf"pip install 'openenv-kernel_env\[{pool}\]'"):
         pools.pool_for(Settings.from_env({"KERNEL_ENV_POOL": pool}))
+
+
+@pytest.mark.parametrize(
+    ("asked", "instead"),
+    [({"KERNEL_ENV_EVALUATOR": "gpu"}, "use auto or cpu"), ({"KERNEL_ENV_GPUS": "0"}, "leave it unset")],
+)
+def test_a_gpu_that_is_asked_for_must_be_there(asked: dict[str, str], instead: str) -> None:
+    ended = start(MAIN, **{"KERNEL_ENV_EVALUATOR": "auto", "CUDA_VISIBLE_DEVICES": "", **asked})
+    assert ended.returncode != 0
+    (line,) = ended.stderr.splitlines()
+    ((name, value),) = asked.items()
+    for part in (f"{name}={value} needs a GPU", "CUDA_VISIBLE_DEVICES=''", instead):
+        assert part in line
+
+
+def test_what_kubernetes_sets_for_a_service_of_this_name_is_recognised() -> None:
+    with pytest.raises(SettingsError, match="enableServiceLinks: false"):
+        Settings.from_env({"KERNEL_ENV_PORT": "tcp://10.0.0.7:8000"})
+
+
+def test_names_that_are_no_settings_are_told() -> None:
+    given = {"KERNEL_ENV_MAX_TURN": "9", "KERNEL_ENV_TOKEN": "t", "KERNEL_ENV_MODAL_GPU": "H100", "HOME": "/"}
+    assert unknown(given) == {"KERNEL_ENV_MAX_TURN": "KERNEL_ENV_MAX_TURNS"}
+
+
+def test_every_setting_is_in_the_readme() -> None:
+    readme = (Path(__file__).parents[1] / "README.md").read_text()
+    table = readme[readme.index("## Settings") : readme.index("## Protocol")]
+    assert {name for name in names() if f"`{name}`" not in table} == set()
+    assert unknown(dict.fromkeys(re.findall(r"`(KERNEL_ENV_\w+)`", table), "")) == {}
+
+
+def test_the_log_tells_what_an_operator_asks(launch: Launch) -> None:
+    server = launch(KERNEL_ENV_TOKEN="sesame", KERNEL_ENV_MAX_TURN="9")
+    assert server.get("/metrics").status_code == 401
+    with pytest.raises(InvalidStatus):
+        server.connect()
+    server.stop()
+    log = server.stderr.read_text()
+    assert "KERNEL_ENV_MAX_TURN is no setting; did you mean KERNEL_ENV_MAX_TURNS?" in log
+    assert "ready to evaluate on mock" in log
+    for path in ("/metrics", "/ws"):
+        assert f"'{path}' refused from 127.0.0.1: send the server's token" in log
+    assert log.rstrip().endswith("stopping")
+    assert "ERROR" not in log

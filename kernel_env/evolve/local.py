@@ -40,7 +40,10 @@ class LocalJudge:
         self._device: Device | None = None
 
     async def open(self) -> None:
-        pool = MockPool(self._settings) if self._settings.evaluator == "mock" else LocalPool(self._settings)
+        try:
+            pool = MockPool(self._settings) if self._settings.evaluator == "mock" else LocalPool(self._settings)
+        except SettingsError as error:
+            raise EvaluatorError(str(error), fatal=True) from None
         self._pool = pool
         await pool.start()
         self._device = await pool.ready(READY_S)
