@@ -103,14 +103,14 @@ def test_a_broken_task_is_listed_with_its_reason(task: Path) -> None:
     assert shown.returncode == 0
     assert "level1/1_Double" in shown.stdout
     assert "SyntaxError" in shown.stdout or "syntax" in shown.stdout.lower()
-    assert run("tasks", "show", "level1/2_Broken", "--tasks", str(task)).returncode == 1
+    assert run("tasks", "show", "level1/2_Broken", "--tasks", str(task)).returncode == 2
 
 
 def test_show_prints_the_source(task: Path) -> None:
     shown = run("tasks", "show", "level1/1_Double", "--tasks", str(task))
     assert DOUBLE.strip() in shown.stdout
     unknown = run("tasks", "show", "level1/1_Duble", "--tasks", str(task))
-    assert unknown.returncode == 1
+    assert unknown.returncode == 2
     assert "level1/1_Double" in unknown.stderr
 
 

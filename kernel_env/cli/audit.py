@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .console import USAGE, err, fail, load_tasks, out, progress, settings_from
+from .console import USAGE, err, fail, load_tasks, out, pool_of, progress, settings_from
 from .mutants import audit_mutants
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def audit(
         fail("--resume goes with --mutants", USAGE)
     settings = settings_from({"KERNEL_ENV_EVALUATOR": evaluator, "KERNEL_ENV_TASKS": sources})
     if settings.evaluator == "mock":
-        fail("the mock evaluator runs nothing; use auto, gpu or cpu")
+        fail("the mock evaluator runs nothing; use auto, gpu or cpu", USAGE)
     tasks = load_tasks(settings)
     chosen = _chosen(tasks, ids, level)
     if mutants:
@@ -65,29 +65,29 @@ def _chosen(tasks: TaskSet, ids: list[str] | None, level: int | None) -> list[Ta
     try:
         found = [tasks.get(task_id) for task_id in ids or tasks.ids()]
     except TaskError as error:
-        fail(error)
+        fail(error, USAGE)
     for task in () if ids else tasks.all():
         if task.missing and level in (None, task.level):
             err.print(f"{task.id} is left out: {task.missing}", style="yellow", markup=False)
     chosen = [task for task in found if level in (None, task.level)]
     if not chosen:
-        fail("no usable task among those asked for; `kernel-env tasks list` says why")
+        fail("no usable task among those asked for; `kernel-env tasks list` says why", USAGE)
     return chosen
 
 
 async def _audit(settings: Settings, tasks: Sequence[Task], as_json: bool) -> list[Row]:
     from kernel_env.server.audit import audit, summarize
-    from kernel_env.server.local import LocalPool
 
-    pool = LocalPool(settings)
+    pool = pool_of(dataclasses.replace(settings, pool="local"))
     await pool.start()
     try:
-        with progress("Starting the workers ..."):
+        with progress("Starting the workers"):
             device = await pool.ready(READY_S)
         if device is None:
-            fail(f"no device can evaluate: {pool.health()['message']}")
+            fail(f"no device can evaluate: {pool.health()['message'] or 'none became ready'}", USAGE)
         if not as_json:
-            out.print(f"{device.name}  {device.versions}", markup=False)
+            versions = ", ".join(f"{name} {version}" for name, version in device.versions.items())
+            out.print(f"{device.name}  {versions}", markup=False)
             out.print(HEADER, style="bold", markup=False)
         started, rows = time.monotonic(), []
         async for row in audit(pool, device, tasks, BUDGET_S, AT_ONCE * len(pool.health()["devices"])):

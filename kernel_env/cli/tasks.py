@@ -17,7 +17,7 @@ from .fetch import fetch
 if TYPE_CHECKING:
     from kernel_env.server.tasks import Task
 
-app = typer.Typer(help="List the tasks, or show one.", no_args_is_help=True)
+app = typer.Typer(help="List, show, audit and fetch tasks.", no_args_is_help=True)
 
 Sources = Annotated[
     str | None,
@@ -65,7 +65,7 @@ def show(
     try:
         task = tasks.known(task_id)
     except TaskError as error:
-        fail(error)
+        fail(error, USAGE)
     if as_json:
         out.print(json.dumps(dataclasses.asdict(task)), markup=False)
         return
