@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 USAGE = 2
 LANGUAGES = "triton, cuda, cpp, helion or a plug-in's."
+AUTO = "auto"
 
 # A pipe has no width of its own: lines stay whole there.
 PIPE_WIDTH = 400

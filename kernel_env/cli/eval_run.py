@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .console import (
+    AUTO,
     LANGUAGES,
     USAGE,
     check_language,
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
     from kernel_env.toolkit.problems import Place
     from kernel_env.toolkit.results import Results
 
-AUTO = "auto"
 SAVE_EVERY_S = 2.0
 
 
@@ -50,7 +50,7 @@ def eval_run(
     folder: Annotated[Path, typer.Argument(metavar="RUN_DIR", help="Holds level_L_problem_P_sample_S_kernel.py.")],
     level: Annotated[list[int] | None, typer.Option(help="Only this level; may be repeated.")] = None,
     problems: Annotated[str | None, typer.Option(help="Only these problems, such as 1-10,23.")] = None,
-    language: Annotated[str, typer.Option(help=f"{LANGUAGES[:-1]}; auto: by what a file uses.")] = "auto",
+    language: Annotated[str, typer.Option(help=f"{LANGUAGES[:-1]}; auto: by what a file uses.")] = AUTO,
     url: Annotated[
         str | None, typer.Option("--url", "--base-url", help="A running server; without it, evaluate here.")
     ] = None,

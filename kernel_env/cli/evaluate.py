@@ -16,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from .console import (
+    AUTO,
     LANGUAGES,
     USAGE,
     check_language,
@@ -40,7 +41,7 @@ Verdict = dict[str, Any]
 def evaluate(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The submission; - reads standard input.")],
     task: Annotated[str, typer.Option(metavar="ID", help="Such as level1/e01_RowSoftmax.")],
-    language: Annotated[str, typer.Option(help=LANGUAGES)] = "triton",
+    language: Annotated[str, typer.Option(help=f"{LANGUAGES[:-1]}; auto: by what FILE uses.")] = AUTO,
     url: Annotated[str | None, typer.Option(help="A running server; without it, evaluate here.")] = None,
     evaluator: Annotated[
         str | None, typer.Option(help="auto, gpu, cpu or mock, without --url [KERNEL_ENV_EVALUATOR].")
@@ -61,8 +62,9 @@ def evaluate(
 ) -> None:
     """Evaluate one submission. Status 0 only if it passed."""
     if url is None:
-        check_language(language)
+        check_language(language, AUTO)
     code = read_code(file)
+    language = language_of(code) if language == AUTO else language
     if url is not None:
         verdict = ask_server(url, code, task, language)
     else:
@@ -105,6 +107,13 @@ def read_code(file: Path) -> str:
         return sys.stdin.read() if str(file) == "-" else file.read_text()
     except (OSError, UnicodeDecodeError) as error:
         fail(f"cannot read {file}: {error}", USAGE)
+
+
+def language_of(code: str) -> str:
+    from kernel_env.extract import extract_code
+    from kernel_env.server.languages import guess
+
+    return guess(extract_code(code))
 
 
 def ask_server(url: str, code: str, task_id: str, language: str) -> Verdict:

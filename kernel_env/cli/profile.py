@@ -17,8 +17,8 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from .console import LANGUAGES, USAGE, check_language, fail, load_tasks, out, progress, settings_from
-from .evaluate import ask_server, evaluate_here, read_code, show
+from .console import AUTO, LANGUAGES, USAGE, check_language, fail, load_tasks, out, progress, settings_from
+from .evaluate import ask_server, evaluate_here, language_of, read_code, show
 
 if TYPE_CHECKING:
     from kernel_env.server.outcome import Profile
@@ -32,7 +32,7 @@ OFF = "the server makes no profiles: start it with KERNEL_ENV_PROFILE=true on a 
 def profile(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The submission; - reads standard input.")],
     task: Annotated[str, typer.Option(metavar="ID", help="Such as level1/e01_RowSoftmax.")],
-    language: Annotated[str, typer.Option(help=LANGUAGES)] = "triton",
+    language: Annotated[str, typer.Option(help=f"{LANGUAGES[:-1]}; auto: by what FILE uses.")] = AUTO,
     url: Annotated[str | None, typer.Option(help="A running server; without it, evaluate here.")] = None,
     evaluator: Annotated[
         str | None, typer.Option(help="auto, gpu or mock, without --url [KERNEL_ENV_EVALUATOR].")
@@ -51,8 +51,9 @@ def profile(
 ) -> None:
     """Profile one submission: kernels, time, launches, bandwidth, FLOP/s, occupancy."""
     if url is None:
-        check_language(language)
+        check_language(language, AUTO)
     code = read_code(file)
+    language = language_of(code) if language == AUTO else language
     options = {
         "KERNEL_ENV_EVALUATOR": evaluator,
         "KERNEL_ENV_GPUS": gpus,
