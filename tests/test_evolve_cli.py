@@ -188,6 +188,14 @@ def test_a_wrong_option_or_no_key_is_status_3(task: Path, here: Here, monkeypatc
     assert "OPENAI_API_KEY" in done.stderr
 
 
+def test_a_dry_run_needs_no_key(task: Path, here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY")
+    done = here(str(task), "--model", "m", "--dry-run")
+    assert done.exit_code == 0, done.stderr
+    assert "tokens at most" in done.stdout
+    assert "--model" in here(str(task), "--dry-run").stderr
+
+
 def test_a_dry_run_sends_nothing(task: Path, tmp_path: Path, here: Here) -> None:
     with serving(usual) as endpoint:
         done = here(

@@ -122,7 +122,7 @@ def evolve(
                 out.print(settings.to_yaml(), markup=False, end="")
                 return
             source, task_id = _task(task, resume, sources)
-            llm = _llm(settings, header or [])
+            llm = _llm(settings, header or [], dry_run)
             if dry_run:
                 _estimate(source, settings, llm, as_json)
                 return
@@ -195,7 +195,7 @@ def _known(task_id: str, sources: str | None) -> str:
         raise typer.Exit(CONFIGURATION) from None
 
 
-def _llm(settings: EvolveConfig, headers: list[str]) -> LLMConfig:
+def _llm(settings: EvolveConfig, headers: list[str], dry_run: bool) -> LLMConfig:
     from kernel_env.evolve import ConfigError, LLMConfig
     from kernel_env.evolve.redact import MARK
 
@@ -213,7 +213,9 @@ def _llm(settings: EvolveConfig, headers: list[str]) -> LLMConfig:
     options = dict(section.options)
     if found:
         options["default_headers"] = {**found, **options.get("default_headers", {})}
-    key = os.environ.get(section.api_key_env)
+    if not section.model_name:
+        raise ConfigError("no model: name one by --model, or as llm.model_name")
+    key = os.environ.get(section.api_key_env) or ("none" if dry_run else "")
     if not key:
         raise ConfigError(
             f"no key for the model's endpoint: set {section.api_key_env} (to none, for an endpoint without keys)"

@@ -58,9 +58,13 @@ def chat(
         "reasoning_effort": effort,
     }
     options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-    keyless = (endpoint or os.environ.get("OPENAI_BASE_URL")) and not os.environ.get("OPENAI_API_KEY")
+    key, named = os.environ.get("OPENAI_API_KEY"), endpoint or os.environ.get("OPENAI_BASE_URL")
+    if not key and not named:
+        fail(
+            "no endpoint: name one by --endpoint or OPENAI_BASE_URL, or set OPENAI_API_KEY for OpenAI's own", USAGE
+        )
     try:
-        config = LLMConfig(model_name=model, base_url=endpoint, api_key="none" if keyless else None, **options)
+        config = LLMConfig(model_name=model, base_url=endpoint, api_key=key or "none", **options)
     except ConfigError as error:
         fail(error, USAGE)
     return OpenAIChat(config, Redactor(config.secrets()))
