@@ -113,8 +113,10 @@ def _read(node: ast.expr, tree: ast.Module) -> Extras:
         value = ast.literal_eval(node)
     except ValueError:
         raise ExtrasError(f"{NAME} must be a literal dict") from None
-    if not isinstance(value, dict) or not set(value) <= set(_KINDS):
-        raise ExtrasError(f"{NAME} must be a dict with keys among: {', '.join(_KINDS)}")
+    strange = sorted(str(key) for key in value if key not in _KINDS) if isinstance(value, dict) else []
+    if not isinstance(value, dict) or strange:
+        told = f"has {', '.join(strange)[:60]}, and must" if strange else "must"
+        raise ExtrasError(f"{NAME} {told} be a dict with keys among: {', '.join(_KINDS)}")
     for key, item in value.items():
         if not isinstance(item, _KINDS[key]) or (isinstance(item, (int, float)) and item < 0):
             raise ExtrasError(f"{NAME}[{key!r}] has a value that is not allowed: {str(item)[:60]}")

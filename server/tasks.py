@@ -179,6 +179,9 @@ class TaskSet:
         wanted = task_id.lower()
         names = {known.lower(): known for known in self._tasks}
         close = [known for low, known in names.items() if wanted and low.rpartition("/")[2] == wanted]
+        if wanted:
+            begins = [known for low, known in names.items() if f"/{wanted}" in f"/{low}"]
+            close += begins[:3]
         close += [names[low] for low in difflib.get_close_matches(wanted[:200], names, n=3, cutoff=0.6)]
         hint = f"did you mean {' or '.join(dict.fromkeys(close))}? " if close else ""
         return (

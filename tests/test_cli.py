@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from kernel_env import __version__
+
 DEMOS = Path(__file__).parents[1] / "kernel_env" / "demos"
 DOUBLE = """
 import torch
@@ -77,6 +79,7 @@ def test_help_loads_nothing_heavy() -> None:
         "assert not heavy, heavy"
     )
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+    assert run("--version").stdout.strip() == __version__
     shown = run("--help")
     assert shown.returncode == 0
     assert all(command in shown.stdout for command in ("serve", "demo", "tasks", "eval", "doctor"))
@@ -138,7 +141,9 @@ def test_eval_on_the_mock_evaluator(task: Path, tmp_path: Path) -> None:
     verdict = json.loads(done.stdout)
     assert verdict["stage"] == "passed"
     assert verdict["mock"] is True
-    refused = run("eval", str(DEMOS / "right_cpp.py"), *where)
+    assert verdict["language"] == "triton"
+    assert json.loads(run("eval", str(DEMOS / "right_cpp.py"), *where).stdout)["language"] == "cpp"
+    refused = run("eval", str(DEMOS / "right_cpp.py"), *where, "--language", "triton")
     assert refused.returncode == 1
     assert json.loads(refused.stdout)["stage"] == "format"
 

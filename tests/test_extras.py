@@ -118,7 +118,7 @@ def test_the_problem_text_discloses_them() -> None:
 @pytest.mark.parametrize(
     ("declaration", "reason"),
     [
-        ("{'input': {}}", "keys among"),
+        ("{'input': {}}", "has input, and must be a dict with keys among: inputs,"),
         ("dict(inputs={})", "literal"),
         ("{'atol': -1.0}", "not allowed"),
         ("{'inputs': {'a': 'b'}}", "get_extra_inputs"),

@@ -136,6 +136,8 @@ def test_two_tasks_of_one_id_name_both_origins(tmp_path: Path) -> None:
     [
         ("level1/e01_RowSoftMax", "did you mean level1/e01_RowSoftmax"),
         ("e02_silu", "did you mean level1/e02_SiLU"),
+        ("level1/e01", "did you mean level1/e01_RowSoftmax"),
+        ("e15", "did you mean level1/e15_"),
         ("", "kernel-env tasks list"),
         ("\ud800" * 1000, "kernel-env tasks list"),
     ],

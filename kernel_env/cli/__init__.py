@@ -6,7 +6,11 @@ them, so that `kernel-env --help` answers at once. Wrong settings end a command 
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
+
+from kernel_env import __version__
 
 from . import (
     baseline,
@@ -23,6 +27,14 @@ from . import (
     serve,
     tasks,
 )
+from .console import out
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        out.print(__version__)
+        raise typer.Exit
+
 
 app = typer.Typer(
     name="kernel-env",
@@ -46,6 +58,15 @@ app.command("export")(report.export)
 app.command("evolve", cls=evolve.Command)(evolve.evolve)
 app.command("conformance")(conformance.conformance)
 app.command("doctor")(doctor.doctor)
+
+
+@app.callback()
+def _common(
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_version, help="Print the version and end.")
+    ] = False,
+) -> None:
+    pass
 
 
 def main() -> None:
