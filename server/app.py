@@ -66,6 +66,7 @@ def create_app(settings: Settings | None = None, *, pool: Pool | None = None) ->
         state_cls=KernelState,
     )
     install(app, backend)
+    app.state.backend = backend
     _attach_lifetime(app, backend)
     app.add_middleware(Access, token=settings.token)
     return app
@@ -88,6 +89,7 @@ def serve(settings: Settings, *, pool: Pool | None = None) -> None:
     except (SettingsError, TaskError, languages.LanguageError) as error:
         sys.exit(f"kernel_env: {error}")
     # Not before `create_app`: it imports openenv.
+    from kernel_env.server.stopping import Server
     from kernel_env.server.websocket import MAX_FRAME_BYTES
 
     config = uvicorn.Config(
@@ -108,7 +110,7 @@ def serve(settings: Settings, *, pool: Pool | None = None) -> None:
     # What is loaded by now stays for good: no later collection need walk it.
     gc.collect()
     gc.freeze()
-    server = uvicorn.Server(config)
+    server = Server(config, app.state.backend)
     server.run(sockets=[listener])
     if not server.started:
         sys.exit(START_FAILED)

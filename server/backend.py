@@ -20,6 +20,9 @@ from .tasks import TaskSet
 
 START_WAIT_S = 120.0
 CLOSE_WAIT_S = 20.0
+DRAIN_STEP_S = 0.05
+DRAIN_S = 8.0
+"""Docker kills what has not ended 10 s after its SIGTERM."""
 
 _logger = logging.getLogger(__name__)
 
@@ -42,6 +45,7 @@ class Backend:
     loop: asyncio.AbstractEventLoop | None = field(default=None, repr=False)
     visitors: int = 0
     running: dict[str, str] = field(default_factory=dict)
+    stopping: bool = False
     _announcing: asyncio.Task[None] | None = field(default=None, repr=False)
 
     async def start(self) -> None:
@@ -52,11 +56,26 @@ class Backend:
             raise SandboxError(str(self.pool.health().get("message") or "no device came up"))
         self._announcing = asyncio.create_task(self._announce())
 
+    async def drain(self) -> None:
+        """Take nothing new, and give the evaluations that are under way a bounded time to be answered."""
+        self.stopping = True
+        under_way = f": {len(self.running)} evaluations under way have {DRAIN_S:g} s" if self.running else ""
+        _logger.info("stopping%s", under_way)
+        for _ in range(round(DRAIN_S / DRAIN_STEP_S)):
+            if not self.running:
+                break
+            await asyncio.sleep(DRAIN_STEP_S)
+        await asyncio.sleep(DRAIN_STEP_S)  # for the last reply to be sent
+
+    def check_open(self) -> None:
+        """Raises `Refusal` when nothing new is taken."""
+        if self.stopping:
+            raise Refusal("SERVER_STARTING", "the server is stopping; try again where another takes its place")
+
     async def close(self) -> None:
         """End the pool within a bound, then flush the log."""
         if self._announcing is not None:
             self._announcing.cancel()
-            _logger.info("stopping")
         try:
             async with asyncio.timeout(CLOSE_WAIT_S):
                 await self.pool.close()
@@ -108,6 +127,7 @@ class Backend:
 
     async def device(self) -> Device:
         """A device that can evaluate, waited for within a bound. Raises `Refusal`."""
+        self.check_open()
         device = await self.pool.ready(START_WAIT_S)
         if device is not None:
             return device

@@ -107,6 +107,7 @@ class Episode:
     async def submit(self, request: StepRequest, timeout_s: float | None = None) -> KernelObservation:
         """Evaluate one submission, within `timeout_s` or the server's own bound. Raises `Refusal`."""
         self.check_open()
+        self._backend.check_open()
         started = time.monotonic()
         code = extract_code(request.code)
         evaluation_id = uuid.uuid4().hex

@@ -85,7 +85,7 @@ def _health(backend: Backend, sessions: Sessions) -> dict[str, Any]:
     return {
         "status": "unhealthy" if pool.get("state") == "failed" else "healthy",
         "version": __version__,
-        "state": pool.get("state", "starting"),
+        "state": "stopping" if backend.stopping else pool.get("state", "starting"),
         "message": presentable(str(pool.get("message", ""))),
         "active_sessions": sessions.active,
         "max_sessions": backend.settings.max_sessions,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import socket
 import subprocess
 import sys
@@ -13,7 +12,7 @@ import pytest
 from websockets.exceptions import InvalidStatus
 
 from kernel_env.server import pools
-from kernel_env.server.config import Settings, SettingsError, names, unknown
+from kernel_env.server.config import Settings, SettingsError, unknown
 
 from .conftest import Launch
 
@@ -163,13 +162,6 @@ def test_what_kubernetes_sets_for_a_service_of_this_name_is_recognised() -> None
 def test_names_that_are_no_settings_are_told() -> None:
     given = {"KERNEL_ENV_MAX_TURN": "9", "KERNEL_ENV_TOKEN": "t", "KERNEL_ENV_MODAL_GPU": "H100", "HOME": "/"}
     assert unknown(given) == {"KERNEL_ENV_MAX_TURN": "KERNEL_ENV_MAX_TURNS"}
-
-
-def test_every_setting_is_in_the_readme() -> None:
-    readme = (Path(__file__).parents[1] / "README.md").read_text()
-    table = readme[readme.index("## Settings") : readme.index("## Protocol")]
-    assert {name for name in names() if f"`{name}`" not in table} == set()
-    assert unknown(dict.fromkeys(re.findall(r"`(KERNEL_ENV_\w+)`", table), "")) == {}
 
 
 def test_the_log_tells_what_an_operator_asks(launch: Launch) -> None:
