@@ -20,7 +20,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 from unittest import SkipTest
 
 import pytest
@@ -29,6 +29,7 @@ from sybil import Document, Example
 from sybil.parsers.markdown import CodeBlockParser, SkipParser
 
 from kernel_env.models import KernelAction, KernelObservation
+from kernel_env.server.outcome import Outcome
 
 from .conftest import Launch
 from .endpoint import Body, Endpoint, serving
@@ -210,6 +211,13 @@ def test_links_lead_somewhere(page: Path) -> None:
 def test_every_field_of_an_observation_is_told() -> None:
     told = (ROOT / "docs" / "observation.md").read_text()
     assert not [name for name in KernelObservation.model_fields if f"`{name}`" not in told]
+
+
+def test_every_outcome_is_told() -> None:
+    told = (ROOT / "docs" / "observation.md").read_text()
+    kinds = [get_args(member.model_fields["kind"].annotation)[0] for member in get_args(get_args(Outcome)[0])]
+    assert len(kinds) > 5
+    assert [kind for kind in kinds if f"| `{kind}` |" not in told] == []
 
 
 def test_a_dead_link_and_an_unmarked_command_would_be_found(tmp_path: Path, stage: Stage) -> None:
