@@ -33,8 +33,8 @@ TOLERANCES: dict[TolerancesKind, dict[Precision, float]] = {
 }
 """By precision, absolute and relative alike."""
 
-PREFIX = "KERNEL_ENV"
-ELSEWHERE = frozenset({f"{PREFIX}_MODAL_GPU"})
+PREFIX = "KERNEL_ENV_"
+ELSEWHERE = frozenset({"KERNEL_ENV_MODAL_GPU"})
 """What `modal_app.py` reads."""
 
 _FASTEST = 1e6
@@ -167,7 +167,7 @@ def unknown(environ: Mapping[str, str]) -> dict[str, str]:
     They stop nothing: Kubernetes sets some for a Service whose name is `kernel-env`.
     """
     known = names() | ELSEWHERE
-    strange = sorted(name for name in environ if name.startswith(f"{PREFIX}_") and name not in known)
+    strange = sorted(name for name in environ if name.startswith(PREFIX) and name not in known)
     return {name: next(iter(get_close_matches(name, known, 1)), "") for name in strange}
 
 
