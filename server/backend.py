@@ -19,6 +19,7 @@ from .protocol import Refusal
 from .tasks import TaskSet
 
 START_WAIT_S = 120.0
+PAUSE_S = 1.0
 CLOSE_WAIT_S = 20.0
 DRAIN_STEP_S = 0.05
 DRAIN_S = 8.0
@@ -85,14 +86,18 @@ class Backend:
 
     async def _announce(self) -> None:
         """Tell the log when a device can evaluate, and why none can."""
+        told = ""
         while (device := await self.pool.ready(START_WAIT_S)) is None:
             health = self.pool.health()
             hopeless = health.get("state") == "failed"
             state = "can evaluate" if hopeless else f"is ready after {START_WAIT_S:g} s"
             why = f": {health['message']}" if health.get("message") else ""
-            _logger.log(logging.ERROR if hopeless else logging.WARNING, "no device %s%s", state, why)
+            if told != state + why:
+                told = state + why
+                _logger.log(logging.ERROR if hopeless else logging.WARNING, "no device %s", told)
             if hopeless:
                 return
+            await asyncio.sleep(PAUSE_S)
         layers = self.pool.health().get("sandbox", {})
         lacking = [name for name, layer in layers.items() if layer.get("state") == "unavailable"]
         without = f"; the sandbox is without {', '.join(lacking)}, see /health" if lacking else ""
