@@ -265,7 +265,7 @@ def test_the_commands_say_what_is_missing(level4: Path, tmp_path: Path) -> None:
     assert "AutoConfig" in command("tasks", "show", "level4/1_Tiny", **where).stdout
     for arguments in (("level4/1_Tiny",), ("--level", "4")):
         refused = command("tasks", "audit", *arguments, "--evaluator", "cpu", **where)
-        assert refused.returncode == 1
+        assert refused.returncode == 2
         assert "Traceback" not in refused.stderr
     refused = command("tasks", "fetch", "level4/1_Tiny", **where)
     assert refused.returncode == 1
