@@ -100,7 +100,6 @@ class Evaluation:
         self._peaks: peaks.Peak | None = None
         self._work = profile.Work()
         self._moved: floors.Traffic | None = None
-        self._short_kernels = False
         self._pace_us = 0.0
         self._candidate: Construction | None = None
         self.durations: dict[str, float] = {}
@@ -202,7 +201,10 @@ class Evaluation:
         return Contest(blocks).run(self._request["timing_budget_s"])
 
     def _construct(self, reference: Reference, mailbox: Mailbox) -> tuple[Construction | None, str]:
-        """The twin's, which goes on beside the candidate's trials, and the note on the candidate's."""
+        """The twin's, which goes on beside the candidate's trials, and the note on the candidate's.
+
+        Whether contexts matter is seen when the submission is stopped, and its device done.
+        """
         limit_s, twin = self._request["build_timeout_s"], self._twin
         candidate = self._candidate or Construction(self._link, reference, limit_s)
         if twin is not None:
@@ -210,7 +212,7 @@ class Evaluation:
         note = candidate.finish(mailbox, twin)
         if twin is None:
             return None, note
-        if self._short_kernels:
+        if self._known.pace_us and short_kernels(reference, reference.inputs(secrets.randbits(62))):
             match(twin, self._pace_us, self._known.pace_us)
         return Construction(twin, reference, limit_s), note
 
@@ -314,8 +316,6 @@ class Evaluation:
         self._work = profile.Work(flops, size, half)
         if self._peaks is not None:
             self._roofline = roofline.bound(flops, size, half, self._peaks)
-        if self._known.pace_us:
-            self._short_kernels = short_kernels(reference, inputs)
         self._mailbox = Mailbox(reference, inputs, outputs)
         return self._mailbox
 
