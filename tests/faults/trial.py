@@ -113,7 +113,7 @@ async def judge(pool: LocalPool, code: str, language: str = "triton") -> Outcome
 
 def _scratch(name: str) -> Iterator[Path]:
     """Files of this name in the folders of submissions."""
-    for worker in find("server.worker"):
+    for worker in find("server.worker", leaf=False):  # a child of it may not have become what it will be
         with suppress(OSError, ValueError):
             yield from folder_of(worker).glob(f"candidate-*/{name}")
 
