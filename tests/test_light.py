@@ -223,6 +223,7 @@ else:
 """
 
 
+@pytest.mark.long
 def test_what_submissions_use_of_pytorch_is_built_light(tmp_path: Path) -> None:
     _loaded(tmp_path, LOADED, SAMPLE)
 

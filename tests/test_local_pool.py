@@ -97,7 +97,9 @@ async def test_a_pool_that_closes_while_it_comes_up_leaves_nothing(
     assert "Traceback" not in capfd.readouterr().err
 
 
-@pytest.mark.parametrize(("victim", "budget_s"), [("server.zygote", 120.0), ("server.worker", 1.0)])
+@pytest.mark.parametrize(
+    ("victim", "budget_s"), [("server.zygote", 120.0), pytest.param("server.worker", 1.0, marks=pytest.mark.long)]
+)
 async def test_a_stopped_process_is_replaced(
     pool: LocalPool, monkeypatch: pytest.MonkeyPatch, victim: str, budget_s: float
 ) -> None:
