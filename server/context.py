@@ -26,25 +26,7 @@ KERNELS, PASSES = 300, 3
 GRIDS = {"write": 132, "change": 1056}
 THREADS = 256
 HOLD_CYCLES = 6_000_000  # 3 ms: longer than it takes to queue the kernels
-PTX = b"""
-.version 7.0
-.target sm_70
-.address_size 64
-.visible .entry write(.param .u64 memory) {
-    .reg .u64 at, offset;
-    .reg .u32 thread, block, threads, index;
-    ld.param.u64 at, [memory];
-    mov.u32 thread, %tid.x;
-    mov.u32 block, %ctaid.x;
-    mov.u32 threads, %ntid.x;
-    mad.lo.u32 index, block, threads, thread;
-    mul.wide.u32 offset, index, 4;
-    add.u64 at, at, offset;
-    st.global.u32 [at], index;
-    ret;
-}
-.visible .entry change(.param .u64 memory) {
-    .reg .u64 at, offset;
+_WORD = b"""    .reg .u64 at, offset;
     .reg .u32 thread, block, threads, index, value;
     ld.param.u64 at, [memory];
     mov.u32 thread, %tid.x;
@@ -53,7 +35,23 @@ PTX = b"""
     mad.lo.u32 index, block, threads, thread;
     mul.wide.u32 offset, index, 4;
     add.u64 at, at, offset;
-    ld.global.u32 value, [at];
+"""
+"""A kernel's beginning: `at` is the word of its thread."""
+PTX = (
+    b"""
+.version 7.0
+.target sm_70
+.address_size 64
+.visible .entry write(.param .u64 memory) {
+"""
+    + _WORD
+    + b"""    st.global.u32 [at], index;
+    ret;
+}
+.visible .entry change(.param .u64 memory) {
+"""
+    + _WORD
+    + b"""    ld.global.u32 value, [at];
     add.u32 value, value, 1;
     st.global.u32 [at], value;
     ret;
@@ -71,6 +69,7 @@ again:
     ret;
 }
 """
+)
 _UNABLE = (DriverError, OSError, AttributeError)
 
 

@@ -145,9 +145,8 @@ def _answer(facts: Facts, unanswered: Unanswered) -> None:
     }
     for name, answer in answers.items():
         setattr(torch.cuda, name, answer)
-    vars(fake_tensor)["init_gpu_context"] = lambda device: (
-        None
-    )  # some versions of torch start CUDA if there is one
+    # Some versions of torch start CUDA for fake tensors if there is one.
+    vars(fake_tensor)["init_gpu_context"] = lambda device: None
 
 
 def _noted(name: str, unanswered: Unanswered) -> property:

@@ -198,8 +198,6 @@ class Stages:
                     reply = await self._judged(request, children, budget, turn)
                     budget.durations.update(reply["durations"])
                     ending.enter_context(budget.timed("ending"))
-                    for each in children:  # all at once, and not each when it is waited for
-                        each.kill()
         read = Evaluation.model_validate({"outcome": reply["outcome"], "device": self._processes.device})
         outcome = read.outcome
         if isinstance(outcome, TimedOut):
