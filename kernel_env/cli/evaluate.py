@@ -64,7 +64,7 @@ def evaluate(
     if url is None:
         check_language(language, AUTO)
     code = read_code(file)
-    language = language_of(code) if language == AUTO else language
+    language = language_of(code, language)
     if url is not None:
         verdict = ask_server(url, code, task, language)
     else:
@@ -109,11 +109,12 @@ def read_code(file: Path) -> str:
         fail(f"cannot read {file}: {error}", USAGE)
 
 
-def language_of(code: str) -> str:
+def language_of(code: str, named: str) -> str:
+    """The one that was named, or for `AUTO` what the code uses."""
     from kernel_env.extract import extract_code
     from kernel_env.server.languages import guess
 
-    return guess(extract_code(code))
+    return guess(extract_code(code)) if named == AUTO else named
 
 
 def ask_server(url: str, code: str, task_id: str, language: str) -> Verdict:

@@ -53,7 +53,7 @@ def profile(
     if url is None:
         check_language(language, AUTO)
     code = read_code(file)
-    language = language_of(code) if language == AUTO else language
+    language = language_of(code, language)
     options = {
         "KERNEL_ENV_EVALUATOR": evaluator,
         "KERNEL_ENV_GPUS": gpus,
